@@ -279,3 +279,11 @@ def test_triton_is_imported_by_its_own_modules_only():
 def test_the_page_on_installing_has_every_extra():
     rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE)
     assert sorted(rows) == sorted(EXTRAS_OF_USERS)
+
+
+def test_no_file_is_longer_than_350_lines():
+    """Except for the kernels of Triton, which share functions of the device."""
+    files = (ROOT / "fairseq_plugins").rglob("*.py")
+    lengths = {path.name: len(path.read_text().splitlines()) for path in files}
+    longer = {name for name, lines in lengths.items() if lines > 350}
+    assert longer == {"triton_kernels.py"}

@@ -344,9 +344,7 @@ def _parts(named: StackName, longest: int | None) -> Iterator[EncodingSpec]:
         entry = get_entry(name)
         options = {key: option.default for key, option in entry.options.items()} | given
         options |= {key: longest for key in _ZERO_IS_LONGEST if options.get(key) == 0}
-        angles_are_of_longest = options.get("theta_type", "a") != "a"
-        if not entry.facts.extrapolates or (
-            angles_are_of_longest and not options.get("learned_theta")
-        ):
+        depends = options.get("theta_type", "a") != "a" and not options.get("learned_theta")
+        if depends or not entry.facts.extrapolates:
             options["max_positions"] = longest  # rows of its table, or divisor of its angles
         yield EncodingSpec(name, entry.make, options)

@@ -199,7 +199,7 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
     other_metric = evidence.second_metric or metric
     sides = rows_of(cells, evidence.attention, metric), rows_of(cells, other, other_metric)
     absent = [
-        _missing(rows, found, f"{_source(evidence.table)}, {attention} attention")
+        _missing(rows, found, f"{TABLES[evidence.table].source}, {attention} attention")
         for rows, found, attention in (
             (evidence.first, sides[0], evidence.attention),
             (evidence.second, sides[1], other),
@@ -278,12 +278,12 @@ def _correlation(evidence: Correlation, numbers: Numbers) -> Verdict:
     (one, _), (other, performance) = evidence.of, evidence.with_
     pair = evidence.of, evidence.with_
     found = over_rows(numbers.cells, *pair, evidence.attention, evidence.rows)
-    where = f"{_source(one)} and {_source(other)}"
+    where = f"{TABLES[one].source} and {TABLES[other].source}"
     missing = _missing(evidence.rows, dict.fromkeys(found.rows), where)
     if len(found.rows) < LEAST_ROWS:
         return Verdict(NOT_RUN, missing=missing)
     if found.estimate is None:
-        same = f"all rows of {_source(other)} have the same number"
+        same = f"all rows of {TABLES[other].source} have the same number"
         return Verdict(UNDECIDED, missing="; ".join(filter(None, (same, missing))))
     lost = _lost(other, performance, evidence.attention, numbers)
     word = UNDECIDED if lost else word_of(found.estimate, evidence.claimed)
@@ -304,7 +304,7 @@ def _speed(evidence: Speed, numbers: Numbers) -> Verdict:
 def _floor(evidence: Floor, numbers: Numbers) -> Verdict:
     rows = rows_of(numbers.cells.get(evidence.table, {}), evidence.attention, evidence.metric)
     value = numbers.floors.get(evidence.table, {}).get(evidence.metric, {}).get(evidence.floor)
-    where = f"{_source(evidence.table)}, {evidence.attention} attention"
+    where = f"{TABLES[evidence.table].source}, {evidence.attention} attention"
     missing = [_missing([evidence.row], rows, where)]
     missing += [] if value is not None else [f"floor `{evidence.floor}` of {where}"]
     if any(missing) or value is None:
@@ -318,7 +318,7 @@ def _floor(evidence: Floor, numbers: Numbers) -> Verdict:
 def _threshold(evidence: Threshold, numbers: Numbers) -> Verdict:
     cells = numbers.cells.get(evidence.table, {})
     found = rows_of(cells, evidence.attention, evidence.metric)
-    where = f"{_source(evidence.table)}, {evidence.attention} attention"
+    where = f"{TABLES[evidence.table].source}, {evidence.attention} attention"
     if missing := _missing(evidence.rows, found, where):
         return Verdict(NOT_RUN, missing=missing)
     lost = _lost(evidence.table, evidence.metric, evidence.attention, numbers)
@@ -340,11 +340,7 @@ def _computed(evidence: Computed) -> Verdict:
 def _lost(table: str, metric: str, attention: str, numbers: Numbers) -> str:
     """Say why a metric decides nothing: no row beats its best baseline; else empty."""
     why = numbers.table(table).no_row_above_floor(attention, TABLES[table].column(metric))
-    return f"{_source(table)}, {attention} attention: {why}" if why else ""
-
-
-def _source(table: str) -> str:
-    return TABLES[table].source
+    return f"{TABLES[table].source}, {attention} attention: {why}" if why else ""
 
 
 def _digits(table: str, metric: str) -> int:
