@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fairseq_plugins.report.panels import Panel
 Points = Sequence[tuple[float, float]]
 Chart = dict[str, Any]
 WIDTH, HEIGHT = 100, 60  # of a small panel
+_TITLE_WIDTH = 40  # characters of an axis title in a line
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _SHADES = 45  # steps of a colour map on either side of zero
 _PERCENTILE, _FAR = 99, 1.5  # a map's scale ends at this percentile if the maximum is this far
@@ -155,7 +157,8 @@ def dots(series: Mapping[str, Sequence[tuple[str, float, float | None]]], *, x: 
 
 
 def _axis(title: str, log: bool = False) -> dict[str, Any]:
-    return {"title": {"text": title}, "automargin": True, **({"type": "log"} if log else {})}
+    text = "<br>".join(wrap(title, _TITLE_WIDTH))
+    return {"title": {"text": text}, "automargin": True, **({"type": "log"} if log else {})}
 
 
 def _positions(found: Sequence[float]) -> Chart:

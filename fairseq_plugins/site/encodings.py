@@ -16,6 +16,7 @@ from fairseq_plugins.encodings import ENCODINGS, EncodingEntry
 from fairseq_plugins.site import charts
 from fairseq_plugins.site.formula import mathml
 from fairseq_plugins.site.kinds import facts_of, kind_of
+from fairseq_plugins.site.markdown import inline
 from fairseq_plugins.site.tables import SiteLine
 from fairseq_plugins.statistics.series import length_lines
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
@@ -43,7 +44,7 @@ class EncodingView:
     kind: str
     formula: Markup
     about: Facts
-    facts: Sequence[tuple[str, str]]
+    facts: Sequence[tuple[str, Markup]]
     options: Sequence[tuple[str, str, str]]
     text: str
     numbers: Sequence[tuple[TableResults, SiteLine]]
@@ -119,7 +120,7 @@ def _view(
         kind=kind_of(name),
         formula=Markup("") if entry.parts else mathml(entry.formula),
         about=facts_of(name),
-        facts=describe(facts_of(name)),
+        facts=[(label, inline(text)) for label, text in describe(facts_of(name))],
         options=[(o.name, word(o.default), o.expected) for o in entry.options.values()],
         text="" if entry.parts else "\n\n".join(definition(inspect.getdoc(entry.make) or "")),
         numbers=numbers,

@@ -28,9 +28,10 @@ _CLOSING = {"(": ")", "[": "]"}
 def mathml(text: str) -> Markup:
     """Convert a formula to a MathML element labelled with the formula."""
     parser = _Parser(list(_TOKEN.findall(text)))
-    rows = parser.sequence("")
+    rows = "".join(parser.sequence("")).replace("&nbsp;</mtext><mtext>&nbsp;", "&nbsp;")
+    rows = re.sub("&nbsp;</mtext><mo>([,;)])", r"</mtext><mo>\1", rows)
     label = escape(text, quote=True)
-    return Markup(f'<math aria-label="{label}"><mrow>{"".join(rows)}</mrow></math>')
+    return Markup(f'<math aria-label="{label}"><mrow>{rows}</mrow></math>')
 
 
 class _Parser:

@@ -15,7 +15,7 @@
   function table(header, rows, caption) {
     const head = element("tr", {}, ...header.map((word, i) => element("th", { scope: "col", ...(i ? { class: "number" } : {}) }, word)));
     const body = rows.map((row) => element("tr", {}, ...row.map((cell, i) =>
-      i ? element("td", { class: "number" }, cell) : element("th", { scope: "row" }, cell))));
+      i ? element("td", { class: "number" }, cell) : element("th", { scope: "row" }, ...[cell].flat()))));
     return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
       element("table", {}, element("thead", {}, head), element("tbody", {}, ...body)));
   }
@@ -40,17 +40,19 @@
           const signed = (value) => (value > 0 ? "+" : "") + value.toFixed(one.digits);
           const ends = low === null ? null : [sign * low, sign * high].sort((x, y) => x - y);
           const word = sign > 0 ? verdict : opposite[verdict] ?? verdict;
+          const better = one.higher ? "higher" : "lower";
           rows.push([
-            element("a", { href: one.page }, one.name), attention, one.metric,
-            minus(signed(sign * effect)), ends ? minus(`${signed(ends[0])} to ${signed(ends[1])}`) : "-",
-            p, seeds ? `${seeds} paired` : p === "-" ? "-" : "by spread", badge(word),
+            [element("a", { href: one.page }, one.name), element("small", {}, `${attention}; ${one.metric}, ${better} is better`)],
+            minus(signed(sign * effect)), badge(word),
+            ends ? minus(`${signed(ends[0])} to ${signed(ends[1])}`) : "-",
+            p, seeds ? `${seeds} paired` : p === "-" ? "-" : "pooled spread",
           ]);
         }
       }
     }
     const name = (select) => select.value;
     pairs.replaceChildren(rows.length
-      ? table(["Table", "Attention", "Metric", `${name(first)} less ${name(second)}`, "95 % interval", "p", "seeds", name(first)], rows, "Differences")
+      ? table(["Table", `${name(first)} minus ${name(second)}`, `${name(first)} is`, "95 % interval", "p", "Seeds"], rows, "Differences")
       : element("p", {}, first.value === second.value ? "Choose two different encodings." : "No table has both."));
   }
   for (const select of [first, second]) select.addEventListener("change", showPairs);

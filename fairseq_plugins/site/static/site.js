@@ -80,3 +80,11 @@ for (const select of document.querySelectorAll(".filters select")) {
     }
   });
 }
+
+// A link to folded commands opens them.
+function unfold() {
+  const target = document.getElementById(location.hash.slice(1));
+  if (target?.matches("details")) target.open = true;
+}
+window.addEventListener("hashchange", unfold);
+unfold();
