@@ -9,7 +9,7 @@ from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import add_folder_options
-from fairseq_plugins.data.options import check_at_least
+from fairseq_plugins.data.options import check_at_least, check_file
 
 ATTENTIONS = ("vanilla", "linear")
 
@@ -55,6 +55,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 def _fine_tune(args: argparse.Namespace) -> None:
     """Compare on labelled examples."""
+    check_file(args.labelled, "--labelled")
     words = [str(args.labelled), "--encoding", ",".join(args.encodings)]
     words += ["--attention", args.attention]
     words += ["--seeds", ",".join(map(str, range(1, args.seeds + 1)))]
@@ -75,8 +76,7 @@ def _run(args: argparse.Namespace) -> None:
         raise OptionError("--start must be left out with --text, whose models start from nothing")
     if args.seeds < 2:
         raise OptionError(f"--seeds must be at least 2, but is {args.seeds}")
-    if not args.text.is_file():
-        raise OptionError(f"--text must be a file, but is {args.text}")
+    check_file(args.text, "--text")
     check_at_least(1, merges=args.merges)
     from fairseq_plugins.runner.text_comparison import compare  # takes seconds
 

@@ -16,6 +16,7 @@ from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.option_types import numbers, parse_seed
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import PACKAGE
+from fairseq_plugins.data.options import check_file, check_folder
 from fairseq_plugins.evaluation.adaptation_options import add_adaptation
 
 PROGRAM = "fairseq-pe evaluate"
@@ -88,6 +89,9 @@ def _run(args: argparse.Namespace) -> None:
         allow_skipped=args.allow_skipped,
         adaptation=adaptation.Adaptation(args.encoding, args.options, args.grow_table),
     )
+
+    check_file(args.path, "--path")
+    check_folder(args.data, "--data")
 
     def begin(trained: Any, samples: Any) -> None:
         about = f"{args.path.name}: {trained.identity.model}, {trained.encoding}"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.option_types import parse_seed
+from fairseq_plugins.data.options import check_file, check_folder
 from fairseq_plugins.evaluation.adaptation_options import add_adaptation
 
 LENGTHS, TOKENS = "1x,2x,4x,8x", 32768
@@ -52,4 +53,6 @@ def _run(args: argparse.Namespace) -> None:
         cpu=args.cpu,
         adaptation=Adaptation(args.encoding, args.options, args.grow_table),
     )
+    check_file(args.path, "--path")
+    check_folder(args.data, "--data")
     print(json.dumps(measure(request)))

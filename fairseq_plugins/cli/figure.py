@@ -11,6 +11,7 @@ from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.common.root import ROOT, data_folder, from_root
+from fairseq_plugins.data.options import check_folder
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 from fairseq_plugins.papers.bert import SEEDS
 from fairseq_plugins.records.runs import Run, Study
@@ -115,6 +116,11 @@ def _checkpoints(args: argparse.Namespace, converted: Path) -> list[tuple[str, P
         found.append((label if equals else file.parent.name or file.stem, file))
     if len({label for label, _ in found}) < len(found):
         raise OptionError("--checkpoint must have a LABEL of its own each time")
+    for label, path in found:
+        if not path.exists():
+            raise OptionError(
+                f"--checkpoint must be an existing file or folder, but {label} is {path}"
+            )
     published = {label: path for label, path in found if path.is_dir()}
     of_files = len(found) - len(published)
     folders = args.data * of_files if len(args.data) == 1 and of_files else args.data
@@ -123,6 +129,8 @@ def _checkpoints(args: argparse.Namespace, converted: Path) -> list[tuple[str, P
             f"--data must be given once, or once for each of {of_files} --checkpoint that are "
             f"files, but is given {len(folders)} times"
         )
+    for folder in folders:
+        check_folder(folder, "--data")
     data = iter(folders)
     return [
         (label, *_published(path, converted / str(index)))

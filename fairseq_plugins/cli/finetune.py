@@ -9,7 +9,7 @@ from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.option_types import seeds, words
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import add_folder_options
-from fairseq_plugins.data.options import add_number, check_at_least
+from fairseq_plugins.data.options import add_number, check_at_least, check_file
 
 ATTENTIONS = ("vanilla", "linear")
 
@@ -58,9 +58,8 @@ def run(args: argparse.Namespace) -> None:
     """Check the options, then fine-tune."""
     for option in ("data", "valid", "predict", "text"):
         path = getattr(args, option)
-        if path is not None and not path.is_file():
-            name = "DATA" if option == "data" else f"--{option}"
-            raise OptionError(f"{name} must be a file, but is {path}")
+        if path is not None:
+            check_file(path, "DATA" if option == "data" else f"--{option}")
     for option in ("epochs", "batch_size", "max_length", "adapt_updates"):
         check_at_least(1, **{option: getattr(args, option)})
     if not 0 < args.lr < 1:

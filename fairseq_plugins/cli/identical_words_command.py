@@ -8,6 +8,7 @@ from typing import Any
 from fairseq_plugins.analysis import LENGTH, WORDS
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.common.option_types import parse_seed
+from fairseq_plugins.data.options import check_file, check_folder
 
 
 def register(commands: Any) -> None:
@@ -33,6 +34,8 @@ def register(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
+    check_file(args.path, "--path")
+    check_folder(args.data, "--data")
     import numpy as np  # here, since these take seconds, which --help must not
 
     from fairseq_plugins.analysis.identical_words import probe

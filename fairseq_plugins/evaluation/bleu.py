@@ -14,6 +14,7 @@ from pathlib import Path
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.codes import SEPARATOR, join_pieces
+from fairseq_plugins.data.options import check_file, check_folder
 from fairseq_plugins.translation.moses import Moses
 
 # Marks of Moses' tokeniser and of subwords, which raw text hardly has.
@@ -142,13 +143,17 @@ def run_command(
         arguments: command line; None for the process's own.
     """
     parser = Parser(prog=program)
-    parser.add_argument("output", type=Path, help="fairseq-generate's output")
+    parser.add_argument("output", type=Path, metavar="OUTPUT", help="fairseq-generate's output")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="prepared folder")
     parser.add_argument("--subset", default="test", help="valid or test (default)")
     args = parser.parse_args(arguments)
-    return exit_status(
-        args.program, lambda: print(json.dumps(score_subset(args.output, args.data, args.subset)))
-    )
+
+    def run() -> None:
+        check_file(args.output, "OUTPUT")
+        check_folder(args.data, "--data")
+        print(json.dumps(score_subset(args.output, args.data, args.subset)))
+
+    return exit_status(args.program, run)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.data.options import check_file, check_folder
 from fairseq_plugins.glue import BATCH_SIZE
 from fairseq_plugins.glue.tasks import TASKS
 
@@ -44,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _evaluate(args: argparse.Namespace) -> None:
+    check_file(args.path, "--path")
+    check_folder(args.data, "--data")
     from fairseq_plugins.evaluation.glue import evaluate  # slow to import; --help stays fast
 
     result = evaluate(

@@ -13,7 +13,7 @@ from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.data.options import add_folder, add_number, program
+from fairseq_plugins.data.options import add_folder, add_number, check_file, program
 from fairseq_plugins.squad.examples import VERSIONS, Question, parse_json, read_bytes, read_squad
 from fairseq_plugins.squad.folder import read_description
 from fairseq_plugins.squad.metrics import evaluate
@@ -51,6 +51,7 @@ def _predict(args: argparse.Namespace) -> None:
     options = SearchOptions(args.n_best, args.max_answer_length, args.null_threshold)
     if args.no_answer_output and read_description(args.data)["request"]["version"] != "2.0":
         raise OptionError("--no-answer-output needs data of v2.0, but it is of v1.1")
+    check_file(args.path, "--path")
     from fairseq_plugins.evaluation.squad import predict  # slow to import; --help stays fast
 
     answers = predict(

@@ -208,7 +208,7 @@ def test_three_encodings_are_compared_in_all_pairs(root, monkeypatch, capsys):
         (["rope", "xl", "--minutes", "0.1"], "--minutes must be from 0.5"),
         (["rope", "xl", "--seeds", "1"], "--seeds must be at least 2"),
         (["rope", "xl", "--name", "mini"], "no scale"),
-        (["rope", "xl", "--text", "/no/such/file"], "--text must be a file"),
+        (["rope", "xl", "--text", "/no/such/file"], "--text must be an existing file"),
         (["rope", "xl", "--start", "x"], "--start must be left out with --text"),
     ],
 )
@@ -220,8 +220,9 @@ def test_what_cannot_be_is_refused_before_any_work(root, capsys, words, message)
 
 
 def test_labelled_examples_are_fine_tuned(root, monkeypatch):
-    given = []
+    given, own = [], root / "own.tsv"
+    own.touch()
     monkeypatch.setattr(finetune, "run", given.append)
-    assert compare.main(["rope", "base", "--labelled", "own.tsv", "--seeds", "3"]) == 0
+    assert compare.main(["rope", "base", "--labelled", str(own), "--seeds", "3"]) == 0
     (args,) = given
-    assert (str(args.data), args.encoding, args.seeds) == ("own.tsv", ["rope", "base"], [1, 2, 3])
+    assert (args.data, args.encoding, args.seeds) == (own, ["rope", "base"], [1, 2, 3])

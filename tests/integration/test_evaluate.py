@@ -276,7 +276,7 @@ def test_wrong_options_are_named(
 
 
 def test_what_is_no_checkpoint(data: Path, tmp_path: Path, capsys) -> None:
-    assert "x.pt is missing" in refused(capsys, tmp_path / "x.pt", data)
+    assert "--path must be an existing file, but is" in refused(capsys, tmp_path / "x.pt", data)
     (tmp_path / "x.pt").write_bytes(b"x")
     assert "truncated or not a checkpoint" in refused(capsys, tmp_path / "x.pt", data)
 

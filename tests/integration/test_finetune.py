@@ -54,7 +54,7 @@ def test_what_cannot_be_is_refused_before_any_work(root, capsys):
     for words, message in (
         (["own.tsv", "--encoding", "roope"], "Did you mean 'rope'"),
         (["own.tsv", "--start", "nowhere"], "--start must be a folder or checkpoint"),
-        (["no.tsv"], "DATA must be a file, but is no.tsv"),
+        (["no.tsv"], "DATA must be an existing file, but is no.tsv"),
     ):
         assert finetune.main(words) == 2
         assert message in capsys.readouterr().err

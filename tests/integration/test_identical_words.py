@@ -60,7 +60,7 @@ def test_what_cannot_be_probed_is_named(
         (checkpoint, data): "`attention_type` must be 'vanilla', but is 'linear'",
         (checkpoint, data, "--length", "17"): "`length` must be at least 4 and at most",
         (checkpoint, other): "dict.txt has 7",
-        (tmp_path / "none.pt", data): "none.pt is missing",
+        (tmp_path / "none.pt", data): "--path must be an existing file, but is",
     }
     for (path, folder, *words), message in cases.items():
         command = ["identical-words", "--path", str(path), "--data", str(folder), "--cpu", *words]
@@ -115,8 +115,8 @@ def test_figure_9_names_the_model_that_hides_keys(
     ("words", "message"),
     [
         (["9"], "--checkpoint must be given for figure 9"),
-        (["3", "--checkpoint", "x.pt", "--data", "d"], "must be left out with figure 3"),
-        (["1", "--checkpoint", "x.pt"], "--data must be given once"),
+        (["3", "--checkpoint", __file__, "--data", "."], "must be left out with figure 3"),
+        (["1", "--checkpoint", __file__], "--data must be given once"),
         (["1", "--length", "2"], "--length must be at least 4, but is 2"),
         (
             ["1", *["--checkpoint", "a=x.pt"] * 2, "--data", "d"],

@@ -268,7 +268,7 @@ def test_wrong_input(questions: Path, words: Path, tmp_path: Path, capsys: Any) 
         ),
         (
             ["predict", "--path", "x", "--data", str(questions), "--output", str(output)],
-            "x is missing",
+            "--path must be an existing file, but is x",
         ),
     ]
     for arguments, message in cases:
