@@ -22,7 +22,7 @@ DONE, FAILED, CUT_OFF, LEFT = "done", "failed", "cut off", "left"
 TAIL_LINES = 15
 # Estimated minutes on a data-centre GPU.
 _MINUTES = {
-    **{"cross_entropy": 4.0, "lm_step": 3.0, "causal": 4.0, "memory": 1.5},
+    **{"cross_entropy": 4.0, "lm_step": 3.0, "causal": 4.0, "memory": 1.5, "bias": 5.0},
     **{"scaling": 2.0, "decoding": 1.5, "table9": 12.0, "figure": 4.0},
 }
 # Rows of Table 2 whose training at scale paper is timed.

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from benchmarks.bias import bias_settings, run_bias
 from benchmarks.context import Context, Settings
 from benchmarks.cross_entropy import cross_entropy_settings, run_cross_entropy
 from benchmarks.decoding import decoding_settings, run_decoding
@@ -51,6 +52,11 @@ BENCHMARKS: dict[str, Benchmark] = {
         "extra peak memory, in tensors of q's size [B,H,N,d], and its growth",
         memory_settings,
         between_peaks(run_memory),
+    ),
+    "bias": Benchmark(
+        "softmax attention with each additive bias against attention without one",
+        bias_settings,
+        between_peaks(run_bias),
     ),
     "decoding": Benchmark(
         "a decoding step after a long context and a short one",

@@ -22,10 +22,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = get_parser()
     arguments = parser.parse_args(argv)
     filters = arguments.attention, arguments.direction
+    if arguments.kernels and (arguments.name or arguments.markdown or arguments.write):
+        parser.error("--kernels goes with --attention and --direction alone")
     if arguments.name and (arguments.markdown or arguments.write or any(filters)):
         parser.error("NAME goes with no option")
     if arguments.write and (arguments.markdown or any(filters)):
         parser.error("--write makes the whole page: it goes with no other option")
+    from fairseq_plugins.catalog.kernels import kernel_table
     from fairseq_plugins.catalog.page import markdown_table, page
     from fairseq_plugins.catalog.text import details, select, table
 
@@ -34,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.name:
             print(details(arguments.name))
+        elif arguments.kernels:
+            print(kernel_table(select(*filters)))
         else:
             show = markdown_table if arguments.markdown else table
             print(show(select(*filters)))
@@ -54,6 +59,11 @@ def get_parser() -> argparse.ArgumentParser:
     parser.add_argument("--attention", choices=ATTENTIONS, help="only what this attention can have")
     parser.add_argument("--direction", choices=DIRECTIONS, help="only what acts in this direction")
     parser.add_argument("--markdown", action="store_true", help="print the table in Markdown")
+    parser.add_argument(
+        "--kernels",
+        action="store_true",
+        help="print which kernel runs on which device, in Markdown",
+    )
     parser.add_argument(
         "--write", type=Path, metavar="FILE", help="write the page docs/encodings.md to FILE"
     )

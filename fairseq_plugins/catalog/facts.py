@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from fairseq_plugins.attention import ATTENTIONS
+from fairseq_plugins.attention.flex import gives_pairs
 from fairseq_plugins.encodings import (
     EncodingContext,
     IncompatibleEncodingError,
@@ -70,6 +71,7 @@ class Facts:
         is_stochastic: whether it has random values.
         feature_map: the feature map of linear attention that its definition prescribes, or None.
         replaces_absolute: whether it replaces the framework's absolute embedding.
+        gives_pairs: whether a GPU's kernel computes its bias, pair by pair.
     """
 
     name: str
@@ -82,12 +84,15 @@ class Facts:
     is_stochastic: bool
     feature_map: str | None
     replaces_absolute: bool
+    gives_pairs: bool
 
     @property
     def softmax_kernel(self) -> str:
-        """Return what PyTorch computes under softmax attention: see ``SOFTMAX_KERNELS``."""
+        """Return what softmax attention computes: ``pairs`` or a key of ``SOFTMAX_KERNELS``."""
         if self.under("vanilla") == "no":
             return "-"
+        if self.gives_pairs:
+            return "pairs"
         found = [kernel for kernel, hooks in SOFTMAX_KERNELS.items() if hooks & {*self.hooks}]
         return found[0] if found else "fused"
 
@@ -123,6 +128,7 @@ def gather(name: str) -> Facts:
         is_stochastic=any(isinstance(part, Stochastic) for part in encoding.parts),
         feature_map=LinearFacts.of(encoding).feature_map,
         replaces_absolute=with_absolute_embedding(name, "base") == name,
+        gives_pairs=gives_pairs(encoding),
     )
 
 
