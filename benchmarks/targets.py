@@ -127,11 +127,11 @@ def _all_targets() -> list[Target]:
             bounds = dict.fromkeys((2048, 8192, 32768), bound)
             found += _expand(what, "memory", f"{part} {ours}@{{n}}", bounds)
     what = "H200, bf16, softmax attention with `{n}`, forward+backward, / flash SDPA, N = 4,096"
-    bounds = {"alibi": 1.5, "t5": 1.5}
-    found += _expand(what, "bias", "{n}/flash@4096", bounds, devices=("gpu",))
+    rows = dict.fromkeys(("alibi", "t5"), 1.5)
+    found += _expand(what, "bias", "{n}/flash@4096", rows, devices=("gpu",))
     what = "H200, bf16, the same, memory at 8,192 / at 4,096, `{n}`"
-    bounds = {"alibi": 2.2, "t5": 2.2}
-    found += _expand(what, "bias", "memory {n} 4096->8192", bounds, devices=("gpu",))
+    rows = dict.fromkeys(rows, 2.2)
+    found += _expand(what, "bias", "memory {n} 4096->8192", rows, devices=("gpu",))
     what = "decoding step, linear, context 8192 / context 128"
     found.append(Target(what, "decoding", "linear@8192/linear@128", 1.1))
     for attention, rows in SPEEDS.items():

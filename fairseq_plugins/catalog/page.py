@@ -64,7 +64,7 @@ Each links to its definition and options.
   a V100, its own kernel on a CPU). *pairs* and *bias* add a value for each head, query and key,
   *logits* one for each row of the batch too: on long sequences for 256 queries at a time. From
   compute capability 8.0 on, FlexAttention computes those of *pairs* and keeps none. *weights* keeps
-  T x S weights. [Performance](performance.md#which-kernel-runs) has a table by device.
+  T x S weights. [Performance](performance.md) has a table by device.
 - **parameters**: learned ones at {size}.
 
 Linear attention runs one kernel for every encoding that it supports, whose time and memory grow
