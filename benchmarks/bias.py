@@ -1,6 +1,7 @@
 """Causal softmax attention with each additive bias, against attention without one."""
 
 import copy
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from benchmarks.timing import Pace, interleave
 from fairseq_plugins.attention import Attention, build_attention
 from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import build_encoding
+from fairseq_plugins.kernels.backend import FLEX
 
 _CHECKED = 256  # tokens, two blocks of FlexAttention
 
@@ -45,6 +47,7 @@ def run_bias(settings: Settings, context: Context) -> Found:
 
     Forward and backward, with the gradients of the bias's parameters.
     """
+    os.environ[FLEX] = "1"
     found, length = Found(), settings["length"]
     other = "flash" if context.device.type == "cuda" else "softmax"
     passes = {other: _plain(flash if other == "flash" else softmax, length, settings, context)}

@@ -13,7 +13,12 @@ _T, _T_S = "length", "length squared"
 # Of each kind of `Facts.softmax_kernel`: the three devices, and how memory grows.
 _SOFTMAX = {
     "fused": ("flash; memory-efficient in float32", "memory-efficient", "PyTorch's fused", _T),
-    "pairs": ("FlexAttention", f"memory-efficient, {_BLOCKS}", f"head by head, {_BLOCKS}", _T),
+    "pairs": (
+        f"memory-efficient, {_BLOCKS}; or FlexAttention",
+        f"memory-efficient, {_BLOCKS}",
+        f"head by head, {_BLOCKS}",
+        _T,
+    ),
     "bias": (*[f"memory-efficient, {_BLOCKS}"] * 2, f"head by head, {_BLOCKS}", _T),
     "logits": (*[f"memory-efficient, {_BLOCKS}"] * 2, f"head by head, {_BLOCKS}", _T),
     "weights": (*["products with all weights"] * 3, _T_S),

@@ -63,7 +63,7 @@ Each links to its definition and options.
   memory grows with the length (flash attention where the GPU has it, memory-efficient attention on
   a V100, its own kernel on a CPU). *pairs* and *bias* add a value for each head, query and key,
   *logits* one for each row of the batch too: on long sequences for 256 queries at a time. From
-  compute capability 8.0 on, FlexAttention computes those of *pairs* and keeps none. *weights* keeps
+  compute capability 8.0 on, `FAIRSEQ_PLUGINS_FLEX=1` keeps none of *pairs*. *weights* keeps
   T x S weights. [Performance](performance.md) has a table by device.
 - **parameters**: learned ones at {size}.
 

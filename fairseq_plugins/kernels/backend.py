@@ -13,6 +13,7 @@ Backend = Literal["triton", "native", "torch", "naive"]
 BACKENDS: tuple[Backend, ...] = ("triton", "native", "torch", "naive")
 
 VARIABLE = "FAIRSEQ_PLUGINS_KERNEL"
+FLEX = "FAIRSEQ_PLUGINS_FLEX"  # 1 turns FlexAttention on; off until it was measured on a GPU
 CAPABILITY = (8, 0)  # tensor cores with bfloat16 and TF32
 
 
@@ -73,14 +74,13 @@ def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
 def uses_flex(device: torch.device, dtype: torch.dtype) -> bool:
     """Return whether softmax attention with a bias runs as FlexAttention, which Triton compiles.
 
-    On the same devices as ``triton``; ``FAIRSEQ_PLUGINS_KERNEL`` with another word turns it off.
+    With ``FAIRSEQ_PLUGINS_FLEX=1``, on the same devices as ``triton``.
 
     Args:
         device: of the inputs.
         dtype: of the inputs, as autocast casts them.
     """
-    word = os.environ.get(VARIABLE, "")
-    if word not in ("", "triton") or device.type != "cuda" or is_transformed():
+    if os.environ.get(FLEX) != "1" or device.type != "cuda" or is_transformed():
         return False
     return not _obstacle(device, dtype)
 

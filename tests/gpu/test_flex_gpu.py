@@ -7,7 +7,7 @@ from torch import Tensor
 from fairseq_plugins.attention import build_attention, flex
 from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import build_encoding
-from fairseq_plugins.kernels.backend import CAPABILITY, VARIABLE
+from fairseq_plugins.kernels.backend import CAPABILITY, FLEX
 
 pytestmark = pytest.mark.gpu(capability=CAPABILITY)
 
@@ -17,7 +17,7 @@ BIASES = ("alibi", "t5", "kerple_power", "sandwich", "fire", "tupe", "tupe_relat
 
 @pytest.fixture(autouse=True)
 def _by_choice(monkeypatch):
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv(FLEX, "1")
 
 
 def build(name: str, causal: bool):
@@ -53,7 +53,7 @@ def test_a_bias_by_pairs_is_the_dense_one(monkeypatch, name, causal, dtype, allo
     monkeypatch.setattr(flex, "flex_softmax", lambda *a, **o: calls.append(a) or kernel(*a, **o))
     actual = run(attention, length, dtype, padded)
     assert calls
-    monkeypatch.setenv(VARIABLE, "torch")
+    monkeypatch.delenv(FLEX)
     for found, right in zip(actual, run(attention, length, dtype, padded), strict=True):
         assert (found - right).float().abs().max() <= allowed * right.float().abs().max()
     assert len(calls) == 1

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_plugins.kernels import backend, causal_linear_attention
-from fairseq_plugins.kernels.backend import VARIABLE, choose_backend, uses_flex
+from fairseq_plugins.kernels.backend import FLEX, VARIABLE, choose_backend, uses_flex
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 
@@ -38,15 +38,15 @@ def test_a_gpu_gets_triton_where_it_can_run_it(machine):
     assert choose_backend(GPU, torch.float32) == "torch"
 
 
-def test_flex_attention_needs_compute_capability_8(machine, monkeypatch):
+def test_flex_attention_is_chosen_and_needs_compute_capability_8(machine, monkeypatch):
+    machine(capability=(8, 0))
+    assert not uses_flex(GPU, torch.float16)
+    monkeypatch.setenv(FLEX, "1")
     machine(capability=(7, 0))  # a V100
     assert not uses_flex(GPU, torch.float16)
     machine(capability=(8, 0))
     assert uses_flex(GPU, torch.float16) and uses_flex(GPU, torch.float32)
     assert not uses_flex(GPU, torch.float64) and not uses_flex(CPU, torch.float32)
-    monkeypatch.setenv(VARIABLE, "torch")
-    assert not uses_flex(GPU, torch.float16)
-    monkeypatch.delenv(VARIABLE)
     machine(triton=False)
     assert not uses_flex(GPU, torch.float16)
 
