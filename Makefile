@@ -1,16 +1,22 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help quickstart rehearse-paper report docs test-browser test coverage test-slow test-triton test-native test-hub test-newest release-check test-gpu test-slurm test-slurm-quick bench bench-gpu lint setup wheelhouse clean
+.PHONY: help quickstart rehearse-paper report docs lock test-browser test coverage test-slow test-triton test-native test-hub test-newest release-check test-gpu test-slurm test-slurm-quick bench bench-gpu lint setup wheelhouse clean
 
 PYTHON ?= python3
 VENV := .venv
 VENV_BIN := $(CURDIR)/$(VENV)/bin
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
 PIP_INSTALL := $(PIP) install --no-compile
-# WHEELS=DIR installs from a folder that `make wheelhouse` filled, and from nowhere else.
+# WHEELS=DIR installs from a folder that `make wheelhouse` filled, and from nowhere else; without
+# hashes, since what it compiled has none that others know.
 ifdef WHEELS
 PIP_INSTALL += --no-index --find-links $(abspath $(WHEELS))
+PINNED := $(PIP_INSTALL) -q --no-deps --no-build-isolation -r /dev/stdin
+LOCK := txt
+else
+PINNED := $(PIP_INSTALL) -q --no-deps --no-build-isolation --require-hashes -r /dev/stdin
+LOCK := lock
 endif
 TEST_WORKERS ?= 2
 export OMP_NUM_THREADS ?= 2
@@ -25,9 +31,8 @@ ALL_CORES := $(if $(filter file,$(origin OMP_NUM_THREADS)),env -u OMP_NUM_THREAD
 
 # A set-up is done when the stamp with the checksum of all that it depends on is there.
 checksum = $(shell { echo '$(CURDIR)'; cat $(1); } | cksum | tr ' ' '-')
-RUNTIME := $(VENV)/.runtime-$(call checksum,requirements.txt setup.py pyproject.toml)
-DEV := $(VENV)/.dev-$(call checksum,requirements.txt requirements-dev.txt requirements-wandb.txt setup.py pyproject.toml)
-DOCS := $(VENV)/.docs-$(call checksum,requirements-docs.txt)
+RUNTIME := $(VENV)/.runtime-$(call checksum,requirements.txt requirements.lock setup.py pyproject.toml)
+DEV := $(VENV)/.dev-$(call checksum,requirements*.txt requirements*.lock setup.py pyproject.toml)
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -44,10 +49,10 @@ rehearse-paper: $(RUNTIME) ## set up, build every model of scale paper without n
 QUICK_TESTS = PATH="$(VENV_BIN):$$PATH" OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest \
     -n $(TEST_WORKERS) --dist worksteal --durations 20 \
     -m "not slow and not triton and not gpu and not browser and not slurm"
-test: lint $(DOCS) ## set up, lint, and run all tests but the slow ones and those of the GPU kernel
+test: lint ## set up, lint, and run all tests but the slow ones and those of the GPU kernel
 	$(QUICK_TESTS)
 
-coverage: $(DEV) $(DOCS) ## run the same tests, show which branches none of them takes (htmlcov/index.html)
+coverage: $(DEV) ## run the same tests, show which branches none of them takes (htmlcov/index.html)
 	$(QUICK_TESTS) --cov --cov-report term:skip-covered --cov-report html
 
 test-slow: $(DEV) ## set up and run the slow tests
@@ -66,7 +71,7 @@ test-native: $(DEV) ## compile the CPU kernel under sanitizers, with emulated AV
 test-triton: $(DEV) ## install triton and run the GPU kernel's tests in its interpreter
 	@# Only where it is missing: CUDA builds of torch bring the triton that fits them.
 	@$(VENV)/bin/python -c 'import triton' 2>/dev/null || \
-	    $(PIP_INSTALL) -q --no-deps -r requirements-gpu.txt
+	    grep '^triton==' requirements-dev.$(LOCK) | $(PINNED)
 	TRITON_INTERPRET=1 $(VENV)/bin/python -m pytest -m triton
 
 # The lowest and the newest version within the bounds of pyproject.toml.
@@ -111,19 +116,17 @@ release-check: ## build wheel and sdist in dist/, check them, install the wheel 
 	    ../bin/fairseq-pe table table2 --scale toy --rows none,rope --attention linear,vanilla
 	@ls dist
 
-BROWSER := $(VENV)/.browser-$(call checksum,requirements-browser.txt)
-AXE := axe-core@4.14.1
-test-browser: $(DEV) $(BROWSER) $(DOCS) ## make the site and click through it in Debian's chromium
-	AXE_CORE="$(VENV)/npm/node_modules/axe-core/axe.min.js" $(VENV)/bin/python -m pytest -m browser --timeout 900
+AXE_VERSION := 4.14.1
+AXE := $(VENV)/npm/axe-core-$(AXE_VERSION)
+test-browser: $(DEV) $(AXE) ## make the site and click through it in Debian's chromium
+	AXE_CORE="$(AXE)/node_modules/axe-core/axe.min.js" $(VENV)/bin/python -m pytest -m browser --timeout 900
 
-# Selenium, and the checks of accessibility that it runs.
-$(BROWSER): $(DEV)
+# The checks of accessibility that selenium runs.
+$(AXE): | $(DEV)
 	@for program in chromium chromedriver npm; do command -v $$program >/dev/null || { \
 	    echo "no $$program; as root: apt install chromium chromium-driver (and npm, without one)" >&2; exit 1; }; done
-	@$(PIP_INSTALL) -q --no-deps -r requirements-browser.txt
-	@npm install --silent --no-save --prefix $(VENV)/npm $(AXE)
-	@rm -f $(VENV)/.browser-*
-	@touch $@
+	@npm install --silent --no-save --prefix $@.part axe-core@$(AXE_VERSION)
+	@mv $@.part $@
 
 test-gpu: $(DEV) ## set up and run the tests that need a GPU
 	$(VENV)/bin/python -m pytest -m gpu
@@ -147,13 +150,8 @@ bench-gpu: $(RUNTIME) ## the same on a GPU, benchmarks/results/<machine>/gpu.md
 report: $(RUNTIME) ## make the site of all results, to open from site/report/index.html
 	$(ALL_CORES) $(VENV)/bin/python -m fairseq_plugins report
 
-docs: $(DEV) $(DOCS) ## build the documentation, strictly, to open from site/docs/index.html
+docs: $(DEV) ## build the documentation, strictly, to open from site/docs/index.html
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build -q
-
-$(DOCS): $(DEV)
-	@$(PIP_INSTALL) -q --no-deps -r requirements-docs.txt
-	@rm -f $(VENV)/.docs-*
-	@touch $@
 
 lint: $(DEV) ## set up and run ruff, import-linter, mypy and shellcheck
 	$(VENV)/bin/ruff check .
@@ -170,8 +168,20 @@ wheelhouse: $(DEV) ## collect in wheels/ what machines without internet need: ma
 	$(PIP) wheel -q --wheel-dir $(WHEELHOUSE) --constraint requirements.txt \
 	    "$$(grep -o '^torch==[^ ]*' requirements.txt)"
 	CFLAGS="-g0 $${CFLAGS:-}" $(PIP) wheel -q --wheel-dir $(WHEELHOUSE) --no-build-isolation --no-deps \
-	    -r requirements.txt -r requirements-dev.txt -r requirements-wandb.txt
+	    --require-hashes -r requirements.lock -r <(grep -v '^triton==' requirements-dev.lock)
 	@echo "$$(ls $(WHEELHOUSE) | wc -l) wheels, $$(du -sh $(WHEELHOUSE) | cut -f 1), in $(WHEELHOUSE)"
+
+# One line for each package, with the hashes of its files for every Python and machine.
+LOCKER := .venv-lock
+lock: ## write requirements*.lock: the versions of requirements*.txt with the index's hashes
+	$(PYTHON) -m venv --clear $(LOCKER)
+	$(LOCKER)/bin/python -m pip install -q uv==0.13.9
+	@for name in requirements requirements-dev; do \
+	    $(LOCKER)/bin/uv pip compile -q --universal --python-version 3.11 --no-deps \
+	        --no-emit-package torch --generate-hashes --no-annotate --no-header $$name.txt | \
+	        sed -e ':a' -e '/\\$$/N; s/ *\\\n */ /; ta' > $$name.lock.part; \
+	    mv $$name.lock.part $$name.lock; done
+	rm -rf $(LOCKER)
 
 clean: ## remove caches and build products; keeps .venv and what was prepared, trained or measured
 	@# outputs has a GPU campaign's measurements and curves, multirun the jobs of sweeps that wait.
@@ -190,15 +200,16 @@ $(RUNTIME):
 	@usable='import sys; sys.exit(sys.version_info < (3, 11))'; \
 	if ! grep -qsF '$(CURDIR)/$(VENV)' $(VENV)/bin/activate || ! $(VENV)/bin/python -c "$$usable"; \
 	then $(PYTHON) -m venv --clear $(VENV); fi
-	@echo "[2/5] torch"
+	@echo "[2/5] the pinned packages"
+	@grep '^setuptools==' requirements.$(LOCK) | $(PINNED)
+	@grep -Ev '^(torch|fairseq-fixed)==' requirements.$(LOCK) | $(PINNED)
+	@echo "[3/5] torch"
+	@# Without a hash: each index has builds of its own, with dependencies of their own for CUDA.
 	@$(PIP_INSTALL) --constraint requirements.txt "$$(grep -o '^torch==[^ ]*' requirements.txt)"
-	@echo "[3/5] the other requirements"
-	@grep -v '^fairseq-fixed==' requirements.txt > $(VENV)/without-fairseq.txt
-	@$(PIP_INSTALL) -q --no-build-isolation --no-deps -r $(VENV)/without-fairseq.txt
 	@echo "[4/5] fairseq, compiled in one to three minutes"
 	@printf '[build_ext]\nparallel = 2\n' > $(VENV)/build.cfg
-	@CFLAGS="-g0 $${CFLAGS:-}" DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/build.cfg \
-	$(PIP_INSTALL) -q --no-build-isolation --no-deps -r requirements.txt || { \
+	@grep '^fairseq-fixed==' requirements.$(LOCK) | CFLAGS="-g0 $${CFLAGS:-}" \
+	DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/build.cfg $(PINNED) || { \
 	    echo "fairseq needs a C++ compiler and Python's headers (g++ and python3-dev)" >&2; exit 1; }
 	@echo "[5/5] fairseq_plugins"
 	@$(PIP_INSTALL) -q --no-build-isolation --no-deps -e .
@@ -209,8 +220,8 @@ $(RUNTIME):
 
 $(DEV): $(RUNTIME)
 	@echo "tools for tests and lint"
-	@$(PIP_INSTALL) -q --no-deps -r requirements-dev.txt
+	@grep -Ev '^(wandb|triton)==' requirements-dev.$(LOCK) | $(PINNED)
 	@rm -rf $(VENV)/wandb
-	@$(PIP_INSTALL) -q --no-deps --target $(VENV)/wandb -r requirements-wandb.txt
+	@grep '^wandb==' requirements-dev.$(LOCK) | $(PINNED) --target $(VENV)/wandb
 	@rm -f $(VENV)/.dev-*
 	@touch $@

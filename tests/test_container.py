@@ -39,8 +39,8 @@ def test_what_is_copied_is_there() -> None:
 
 def test_it_copies_what_make_setup_reads() -> None:
     """The requirements that the Makefile's rules of the environment name, and the package."""
-    rules = (ROOT / "Makefile").read_text().partition("\n$(RUNTIME):")[2]
-    named = set(re.findall(r"requirements[\w-]*\.txt", rules))
+    rules = (ROOT / "Makefile").read_text().partition("\n$(RUNTIME):")[2].replace("$(LOCK)", "lock")
+    named = set(re.findall(r"requirements[\w-]*\.(?:txt|lock)", rules))
     assert named and named <= COPIED.keys()
     assert {"Makefile", "setup.py", "README.md", "fairseq_plugins", "configs"} <= COPIED.keys()
     assert "make setup PYTHON=python3" in section("post")
