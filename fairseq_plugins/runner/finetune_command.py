@@ -41,7 +41,8 @@ def fine_tune(args: argparse.Namespace) -> None:
 
     task = own.read_task(args.data, args.valid, args.predict, args.labels)
     kind = "numbers" if task.labels.is_number else f"{len(task.labels.classes)} classes"
-    print(f"{args.data.name}: {task.inputs} sentence(s) an example, {kind}", flush=True)
+    inputs = "one sentence" if task.inputs == 1 else "two sentences"
+    print(f"{args.data.name}: {inputs} in each example, labels are {kind}", flush=True)
 
     runs = _plan(args, task)
     try:

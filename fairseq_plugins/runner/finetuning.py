@@ -213,6 +213,8 @@ class FineTuning:
         if find_restart(folder, say) >= total:
             return
         log, shown = folder / "train.log", 0
+        doing = "adapting to the start" if training.variant.name == "adapted" else "fine-tuning"
+        say(f"{self.name}: {doing}, {total} updates; log: {training.folder / log.name}")
 
         def on_lines(lines: list[str]) -> None:
             nonlocal shown
@@ -220,7 +222,7 @@ class FineTuning:
                 one = read_training(line)
                 if one and one.updates >= shown + total / 10:
                     shown = one.updates
-                    say(f"{self.name}, {training.variant.name}: {one.updates} of {total} updates")
+                    say(f"{self.name}: {doing}, {one.updates} of {total} updates")
 
         if status := launcher(executable(training.command), log, on_lines):
             said = "\n".join(last_lines(log))
