@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from fairseq_plugins.encodings.base import EncodingContext, widened
 from fairseq_plugins.encodings.clipping import ClippedOffsets
 from fairseq_plugins.encodings.frequencies import Device
-from fairseq_plugins.encodings.pairwise import OffsetBias
+from fairseq_plugins.encodings.pairwise import OffsetBias, PairwiseBias, position_at
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.tables import Constant, Formula
 
@@ -25,6 +25,11 @@ def alibi_slopes(num_heads: int, device: Device = None) -> Tensor:
     between = [2.0 ** (-4.0 * h / power) for h in range(1, 2 * power, 2)]
     slopes += between[: num_heads - power]
     return torch.tensor(slopes, dtype=torch.float32, device=device)
+
+
+def alibi_bias(offsets: Tensor, slopes: Tensor) -> Tensor:
+    """Return -m |t - s| of offsets t - s, for slopes m that broadcast against them."""
+    return -slopes * offsets.abs()
 
 
 @register_encoding(
@@ -45,7 +50,17 @@ class ALiBi(OffsetBias):
         self.slopes = Constant(Formula(alibi_slopes, (context.num_heads,)))
 
     def bias_at(self, offsets: Tensor, end: int | None) -> Tensor:
-        return -self.slopes.on(offsets).view(-1, 1, 1) * offsets.abs().unsqueeze(-3)
+        return alibi_bias(offsets.unsqueeze(-3), self.slopes.on(offsets).view(-1, 1, 1))
+
+    def pairwise_bias(self, q_positions: Tensor, k_positions: Tensor, end: int) -> PairwiseBias:
+        """Compute it, which takes fewer registers of a GPU than reading a table."""
+        slopes = self.slopes.on(q_positions)
+        q_at, k_at = position_at(q_positions), position_at(k_positions)
+
+        def of_pair(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            return alibi_bias(k_at(b, k) - q_at(b, q), slopes[h])
+
+        return PairwiseBias(of_pair)
 
 
 def draw_biases(rows: int, context: EncodingContext) -> nn.Parameter:
