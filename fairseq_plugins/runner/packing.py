@@ -42,6 +42,10 @@ _SHOWN = {
     "lr_scheduler": ("_name", "warmup_updates"),
     "common": ("seed", "fp16"),
 }
+_ROUNDED = (
+    "Perplexities above are 2 to the power of the printed loss, which has four decimals; the "
+    "printed perplexity may differ by one in the last digit."
+)
 
 Say = Callable[[str], None]
 
@@ -150,6 +154,7 @@ def card(planned: PlannedRun, result: Result, name: str) -> str:
         "## Measure it",
         "In the repository, with this folder in it:",
         f"```sh\n{prepare}\n{commands}\n```",
+        *([_ROUNDED] if "valid_ppl" in result["metrics"] else []),
         "## Settings",
         markdown_table(["setting", "value"], _settings(result["config"]), left=2),
         f"`result.json` has all of them, and the versions. Trained on {hardware} in "

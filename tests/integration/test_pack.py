@@ -1,6 +1,8 @@
 """`fairseq-pe pack` of a model of a few updates, measured again from the packed file."""
 
 import json
+import re
+import shlex
 import shutil
 import sys
 import zipfile
@@ -14,8 +16,10 @@ import torch
 from fairseq_plugins.cli.train_table import main
 from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.errors import OptionError, WorkError
+from fairseq_plugins.records.logs import read_evaluation_loss
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner import packing, table_run
+from fairseq_plugins.runner.commands import executable
 from fairseq_plugins.runner.launcher import PreloadedLauncher
 from tests.integration import toy_repository as toy
 
@@ -49,6 +53,13 @@ def root(folder: Path, launcher: PreloadedLauncher) -> Path:
     return folder
 
 
+def _loss(command: str, launcher: PreloadedLauncher, folder: Path) -> float:
+    """Run a command of a model card, and return the loss that it prints."""
+    log = folder / "measured.log"
+    assert launcher(executable(shlex.split(command)), log, lambda _: None) == 0, log.read_text()
+    return read_evaluation_loss(log)
+
+
 def test_a_packed_model_has_the_numbers_of_its_result(root, launcher, tmp_path, monkeypatch):
     monkeypatch.chdir(root)
     packed = packing.pack(root, RUN, tmp_path, launcher, print)
@@ -59,8 +70,14 @@ def test_a_packed_model_has_the_numbers_of_its_result(root, launcher, tmp_path, 
         }  # fmt: skip
     card = (tmp_path / name / "README.md").read_text()
     result = json.loads((root / RUN.result).read_text())
-    assert f"{result['metrics']['test_ppl']:.2f}" in card and result["commit"] in card
-    assert f"--path {name}/model.pt" in card and "MIT" in card
+    assert result["commit"] in card and "MIT" in card
+    shutil.copytree(tmp_path / name, root / name)
+    (block,) = re.findall(r"```sh\n(.*?)```", card, re.DOTALL)
+    measured = [_loss(line, launcher, tmp_path) for line in block.splitlines()[1:]]
+    metrics = result["metrics"]
+    assert measured == [metrics["valid_loss"], metrics["test_loss"]]
+    shown = re.findall(r"^\| PPL \(\w+\) +\| +([\d.]+) \|$", card, re.MULTILINE)
+    assert shown == [f"{metrics['valid_ppl']:.2f}", f"{metrics['test_ppl']:.2f}"]
     own = (root / RUN.folder / "checkpoint_last.pt").stat().st_size
     assert (tmp_path / name / "model.pt").stat().st_size < own / 2
     # Another model under the same result is noticed by its numbers.
