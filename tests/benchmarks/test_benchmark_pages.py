@@ -150,6 +150,12 @@ def ratio_keys(name, device):
     if name == "preparation":
         peers = {"tokenise": "sacremoses", "learn": "subword-nmt", "apply": "subword-nmt"}
         return {f"{part} ours/{peer}" for part, peer in peers.items()}
+    if name == "bias":
+        other = "flash" if device == "gpu" else "softmax"
+        short, long = settings["memory_lengths"]
+        names = settings["encodings"]
+        keys = {f"{n}/{other}@{settings['length']}" for n in names}
+        return keys | {f"memory {n} {short}->{long}" for n in names}
     assert name == "table9"
     return {f"{row} {a}" for row in ROWS for a in ATTENTIONS}
 
