@@ -263,7 +263,7 @@ def test_wrong_input(questions: Path, words: Path, tmp_path: Path, capsys: Any) 
         (["evaluate", str(tmp_path / "none.json"), "x"], "none.json: cannot be read"),
         (["evaluate", str(raw_path(questions, "valid")), __file__], ", line 1, column 3: is"),
         (
-            ["predict", "--path", "x", "--data", str(words), "--output", str(output)],
+            ["predict", "--path", __file__, "--data", str(words), "--output", str(output)],
             "holds other data; scripts/prepare_squad.sh makes such a folder",
         ),
         (
