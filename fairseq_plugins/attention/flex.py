@@ -75,7 +75,7 @@ def attend_by_pairs(
 
     Args:
         encoding: one for which ``gives_pairs`` is true.
-        q: (B, H, T, D), not encoded.
+        q: (B, H, T, D), not encoded; ``takes_pairs`` is true.
         state: the encoded keys and values.
         q_positions: (B or 1, T).
         bias_positions: the positions of queries and keys for the biases.
@@ -87,7 +87,7 @@ def attend_by_pairs(
         (B, H, T, M); 0 for a query that sees no key.
     """
     k, v = state["k"], state["v"]
-    end = end_of_positions(*bias_positions) if takes_pairs(q, k, causal=causal) else None
+    end = end_of_positions(*bias_positions)
     if end is None:
         return None
     if "transform_query" in encoding.hooks:

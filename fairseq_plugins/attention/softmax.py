@@ -7,7 +7,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fairseq_plugins.attention.base import Attention, State
 from fairseq_plugins.attention.cache import append_state, first_keys, used_rows
-from fairseq_plugins.attention.flex import attend_by_pairs, gives_pairs
+from fairseq_plugins.attention.flex import attend_by_pairs, gives_pairs, takes_pairs
 from fairseq_plugins.attention.inputs import check_dtypes, has_gradient, indices_where
 from fairseq_plugins.attention.masks import (
     added_mask,
@@ -100,16 +100,16 @@ class SoftmaxAttention(Attention):
         state = self._remember(k, v, k_positions, key_padding_mask)
         # Not expanded to the batch, so that biases are computed once if all rows agree.
         state["k_positions"] = k_positions
-        if attn_mask is None and not need_weights:
-            output = self._read_by_pairs(q, state, q_positions, shared or SharedPass())
-            if output is not None:
+        if attn_mask is None and not need_weights and self._takes_pairs(q, k):
+            shared = shared or SharedPass()
+            if (output := self._read_by_pairs(q, state, q_positions, shared)) is not None:
                 return output, None
         return self._read(q, state, q_positions, self.causal, attn_mask, need_weights, shared)
 
     def attend_packed(
         self, q: Tensor, k: Tensor, v: Tensor, *, positions: Tensor, document: Tensor
     ) -> Tensor | None:
-        if not self._gives_pairs or self._drawn:
+        if not self._takes_pairs(q, k) or self._drawn:
             return None
         self._check_inputs(q=q, k=k, v=v)
         state = self._remember(k, v, positions, None)
@@ -128,8 +128,7 @@ class SoftmaxAttention(Attention):
         new = self._remember(k, v, positions, key_padding_mask)
         state = append_state(state, new) if state else new
         with_end(state["k_positions"], known_end(positions))
-        output, _ = self._read(q, state, positions, True, None, False, shared)
-        return output, state
+        return self._read(q, state, positions, True, None, False, shared)[0], state
 
     def _remember(
         self, k: Tensor, v: Tensor, k_positions: Tensor, key_padding_mask: Tensor | None
@@ -162,6 +161,9 @@ class SoftmaxAttention(Attention):
         check_dtypes(q=q, v=state["v"])
         return self._read(q, state, q_positions, False, None, need_weights, shared)
 
+    def _takes_pairs(self, q: Tensor, k: Tensor) -> bool:
+        return self._gives_pairs and not self._dropout and takes_pairs(q, k, causal=self.causal)
+
     def _read_by_pairs(
         self,
         q: Tensor,
@@ -171,8 +173,7 @@ class SoftmaxAttention(Attention):
         document: Tensor | None = None,
     ) -> Tensor | None:
         """Return the output of FlexAttention, or None where it does not run."""
-        if self.encoding is None or not self._gives_pairs or self._dropout:
-            return None
+        assert self.encoding is not None
         at = self._sampled_positions(q_positions, state["k_positions"])
         return attend_by_pairs(
             self.encoding, q, state, q_positions, at, shared, causal=self.causal, document=document
@@ -229,8 +230,7 @@ class SoftmaxAttention(Attention):
             added = plus(decay, self._bias(q_positions, state["k_positions"], shared))
             hidden, added = split_mask(state, attn_mask, added)
             hidden = hidden_pairs(hidden, causal, q.size(2), k.size(2), q.device)
-            if relative is not None:
-                relative = self.scale * relative
+            relative = None if relative is None else self.scale * relative
             return softmax_with_weights(
                 q, k, v, (relative, added), hidden, scale=self.scale, dropout=self._dropout
             )

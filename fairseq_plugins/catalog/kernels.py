@@ -1,4 +1,4 @@
-"""Which kernel runs for which encoding on which device: a table for docs/performance.md."""
+"""Table of the attention kernels by encoding and device, for docs/performance.md."""
 
 from collections.abc import Iterable
 
