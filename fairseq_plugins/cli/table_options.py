@@ -153,9 +153,9 @@ def _add_machines(parser: Parser) -> None:
         "--jobs",
         type=int,
         metavar="N",
-        help="runs side by side, each with its share of the CPU's threads or with --gpus GPUs of "
-        "its own (default: 1 with GPUs, else OMP_NUM_THREADS or the number of cores); with --slurm "
-        "runs in one job",
+        help="runs side by side, each with its share of the CPU's threads and --gpus GPUs of its "
+        "own; more runs of one GPU than there are GPUs share them (default: 1 with GPUs, else "
+        "OMP_NUM_THREADS or the number of cores); with --slurm runs in one job",
     )
     add(
         "--keep",

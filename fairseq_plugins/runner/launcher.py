@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -156,7 +156,7 @@ class ProcessLauncher:
 class PreloadedLauncher:
     """Launcher that runs modules in forks of a process with torch and fairseq imported.
 
-    It saves the imports of many short trainings on a CPU; several threads may use it. Other
+    It saves the imports of many short trainings; several threads may use it. Other
     commands run as in `ProcessLauncher`. The process starts with the first command, in a thread
     that must outlive it.
 
@@ -216,13 +216,15 @@ class PreloadedLauncher:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-c", _PRELOADED, str(theirs.fileno())]
+            # A process that asked the driver for GPUs has forks that cannot use them; NVML is asked.
+            own = {**self.environment, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
             # OpenMP reads its settings in this process, not in the forks.
             self._process = _spawn(
                 self.root,
                 command,
                 [theirs.fileno()],
                 stdout=subprocess.DEVNULL,
-                env=_environment(command, self.environment),
+                env=_environment(command, own),
             )
         return self._channel
 
@@ -233,16 +235,20 @@ def get_launchers(
 ) -> Iterator[list[Launcher]]:
     """Yield a launcher for each environment of runs at once.
 
-    On a CPU (no `gpus`) all share one launcher and its process.
+    Runs on a CPU or on one GPU share a preloaded process if their environments are equal. fairseq
+    spawns the processes of several GPUs itself.
     """
-    if gpus or sys.platform != "linux":
+    if gpus > 1 or sys.platform != "linux":
         yield [ProcessLauncher(root, environment) for environment in environments]
         return
-    launcher = PreloadedLauncher(root, environments[0])
-    try:
-        yield [launcher] * len(environments)
-    finally:
-        launcher.close()
+    preloaded: dict[tuple[tuple[str, str], ...], PreloadedLauncher] = {}
+    with ExitStack() as stack:
+        for environment in environments:
+            key = tuple(environment.items())
+            if key not in preloaded:
+                preloaded[key] = PreloadedLauncher(root, environment)
+                stack.callback(preloaded[key].close)
+        yield [preloaded[tuple(environment.items())] for environment in environments]
 
 
 class _HasEnded(OSError):

@@ -104,8 +104,8 @@ def check_jobs(jobs: int, gpus: int, *, is_slurm: bool) -> None:
 
 
 def check_gpus(jobs: int, gpus: int, available: int) -> None:
-    """Refuse more GPUs than PyTorch finds (ValueError)."""
-    if jobs * gpus <= available:
+    """Refuse more GPUs than PyTorch finds (ValueError); runs of one GPU may share those found."""
+    if jobs * gpus <= available or (gpus == 1 and available):
         return
     if jobs == 1:
         raise ValueError(

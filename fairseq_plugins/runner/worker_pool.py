@@ -40,22 +40,23 @@ def gpu_mismatch(expected: int, available: int) -> str:
     )
 
 
-def environments(jobs: int, gpus: int) -> list[Environment]:
+def environments(jobs: int, gpus: int, available: int = 0) -> list[Environment]:
     """Return the environment variables of each of `jobs` runs at once.
 
-    On a CPU each run gets its share of the threads, else `gpus` of the GPUs that this process may
-    use. A single run inherits everything.
+    Each gets its share of the CPU's threads, and `gpus` of the GPUs that this process may use. More
+    runs of one GPU than there are GPUs share them in turns. A single run inherits everything.
+
+    available: how many GPUs PyTorch finds, if CUDA_VISIBLE_DEVICES does not list them.
     """
     if jobs == 1:
         return [{}]
+    threads = {"OMP_NUM_THREADS": str(share_of_threads(jobs))}
     if not gpus:
-        return [{"OMP_NUM_THREADS": str(share_of_threads(jobs))} for _ in range(jobs)]
+        return [threads] * jobs
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = visible.split(",") if visible else [str(number) for number in range(jobs * gpus)]
-    return [
-        {"CUDA_VISIBLE_DEVICES": ",".join(names[start : start + gpus])}
-        for start in range(0, jobs * gpus, gpus)
-    ]
+    names = visible.split(",") if visible else [str(n) for n in range(available or jobs * gpus)]
+    groups = [",".join(names[start : start + gpus]) for start in range(0, len(names), gpus)]
+    return [threads | {"CUDA_VISIBLE_DEVICES": groups[job % len(groups)]} for job in range(jobs)]
 
 
 def side_by_side(

@@ -278,13 +278,18 @@ def test_gpus_are_the_runs_own(root, configs, monkeypatch):
 
 def test_shares_of_the_machine(monkeypatch, tmp_path):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert environments(3, 1) == [{"CUDA_VISIBLE_DEVICES": str(gpu)} for gpu in range(3)]
-    assert environments(1, 0) == environments(1, 8) == [{}]
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
+    threads = {"OMP_NUM_THREADS": "2"}
+    assert environments(3, 1) == [threads | {"CUDA_VISIBLE_DEVICES": str(gpu)} for gpu in range(3)]
+    shared = [one["CUDA_VISIBLE_DEVICES"] for one in environments(5, 1, available=2)]
+    assert shared == ["0", "1", "0", "1", "0"]
+    assert environments(1, 0) == environments(1, 8) == [{}]
     assert environments(3, 0) == [{"OMP_NUM_THREADS": "2"}] * 3
     assert environments(9, 0) == [{"OMP_NUM_THREADS": "1"}] * 9
-    with get_launchers(tmp_path, 1, environments(2, 1)) as launchers:
-        for launch in launchers:
+    with get_launchers(tmp_path, 1, environments(4, 1, available=2)) as launchers:
+        assert launchers[0] is launchers[2] and launchers[1] is launchers[3]
+        assert launchers[0] is not launchers[1]
+        for launch in launchers[:2]:
             code = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
             assert launch([sys.executable, "-c", code], tmp_path / "log", lambda lines: None) == 0
     assert (tmp_path / "log").read_text().split() == ["0", "1"]
