@@ -216,7 +216,7 @@ class PreloadedLauncher:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-c", _PRELOADED, str(theirs.fileno())]
-            # A process that asked the driver for GPUs has forks that cannot use them; NVML is asked.
+            # Forks of a process that asked the driver for GPUs cannot use them: NVML is asked.
             own = {**self.environment, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
             # OpenMP reads its settings in this process, not in the forks.
             self._process = _spawn(
