@@ -19,7 +19,7 @@ def test_a_gpu_computes_what_a_cpu_does(name, attention, causal):
     results = []
     for device in (torch.device("cpu"), DEVICE):
         layer.to(device).zero_grad()
-        given = x.to(device).requires_grad_()
+        given = x.clone().to(device).requires_grad_()
         output = layer(given, at.to(device))
         output.square().sum().backward()
         found = {n: p.grad.cpu() for n, p in layer.named_parameters() if p.grad is not None}
