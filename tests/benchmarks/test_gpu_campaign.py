@@ -153,7 +153,7 @@ def test_a_dry_run_does_nothing_and_needs_no_gpu(tmp_path, capsys):
     words = ["--output", str(tmp_path), "--minutes", "5"]
     assert gpu_campaign.main([*words, "--dry-run"]) == 0
     said = capsys.readouterr().out
-    assert "tests (4.0 min): would be done" in said and "-m pytest -q -m gpu" in said
+    assert "tests (4.0 min): would be done" in said and "-m gpu tests/gpu" in said
     assert "table9 (12.0 min): would be left, for lack of time" in said
     assert gpu_campaign.main([*words, "--list"]) == 0
     assert "LRPE, Table 9" in capsys.readouterr().out
