@@ -70,8 +70,8 @@ def _resolution(table: Table, spread: Spread) -> str:
     digits = table.ranked_by.digits
     return (
         f"seeds of one row have a standard deviation of {spread.deviation:.{digits}f} (pooled, "
-        f"{spread.freedom} degrees of freedom), so two single seeds differ significantly from "
-        f"{spread.resolution():.{digits}f} on, before any correction"
+        f"{spread.freedom} degrees of freedom): two rows of one seed each differ with p < 0.05, "
+        f"before correction, if they are {spread.resolution():.{digits}f} or more apart"
     )
 
 

@@ -134,10 +134,8 @@ def one_case_per_name() -> list[tuple[str, str, bool]]:
     return [cases[i % len(cases)] for i, cases in enumerate(having)]
 
 
-# Each set of hooks under each attention once; the others take minutes together.
-ONE_GRAPH = first_of_each_kind(
-    one_case_per_name(), lambda case: (hooks_of(case[0]), case[1]), case_id
-)
+# Each set of hooks once; the others take minutes together.
+ONE_GRAPH = first_of_each_kind(one_case_per_name(), lambda case: hooks_of(case[0]), case_id)
 
 
 @pytest.mark.parametrize("case", ONE_GRAPH)
@@ -162,11 +160,11 @@ def test_the_default_backend_agrees(name):
     ("normalizer", "options"),
     [
         ("encoded", {"decay": True}),
-        ("plain", {}),
-        ("none", {"decay": True}),
         pytest.param("encoded", {}, marks=pytest.mark.slow),
+        pytest.param("plain", {}, marks=pytest.mark.slow),
         pytest.param("plain", {"decay": True}, marks=pytest.mark.slow),
         pytest.param("none", {}, marks=pytest.mark.slow),
+        pytest.param("none", {"decay": True}, marks=pytest.mark.slow),
     ],
 )
 def test_several_chunks_and_any_normaliser_are_one_graph(options, normalizer):
@@ -224,13 +222,16 @@ def test_an_embedding_is_one_graph(name):
 
 @pytest.mark.parametrize(
     "case",
-    [
-        ("rope", "vanilla", True),
-        ("xl", "vanilla", True),
-        ("lrpe_type7", "linear", False),
-        ("rope", "linear", True),
-    ],
-    ids=case_id,
+    first_of_each_kind(
+        [
+            ("rope", "linear", True),
+            ("rope", "vanilla", True),
+            ("xl", "vanilla", True),
+            ("lrpe_type7", "linear", False),
+        ],
+        lambda case: case[1],
+        case_id,
+    ),
 )
 def test_other_lengths_need_one_more_graph(case):
     module, counter = build_pair(*case), CompileCounter()

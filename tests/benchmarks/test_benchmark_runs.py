@@ -24,7 +24,7 @@ def run(output, *words):
     return program.main(["--quick", "--machine", "here", "--output", str(output), *words])
 
 
-LONG = ("figure", "memory", "cross_entropy")
+LONG = ("figure", "memory", "cross_entropy", "table9")
 
 
 def result(output, name):

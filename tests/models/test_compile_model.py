@@ -60,7 +60,7 @@ def twins(attention: str, name: str) -> list[PETransformerLM]:
 @pytest.mark.parametrize(
     ("attention", "name", "padded"),
     [
-        pytest.param(*case, i % 4 == 0, marks=[pytest.mark.slow] if i % 3 else [])
+        pytest.param(*case, i % 4 == 0, marks=[pytest.mark.slow] if i % 6 else [])
         for i, case in enumerate(CASES)
     ],
 )
