@@ -69,13 +69,18 @@ def _last_end(left: Sequence[float], workers: int, waiting: int, seconds: float)
 
 
 class RunStatuses:
-    """States of all runs, `jobs` of which work at once, and estimates from them."""
+    """States of all runs, `jobs` of which work at once, and estimates from them.
+
+    Attributes:
+        deadline: when runs are ended, by the clock; None for never.
+    """
 
     def __init__(
         self, names: Sequence[str], clock: Callable[[], float] = time.monotonic, jobs: int = 1
     ) -> None:
         self.by_name = {name: RunStatus(name) for name in names}
         self.clock, self.jobs = clock, jobs
+        self.deadline: float | None = None
 
     def seconds_left(self, run: RunStatus) -> float | None:
         """Estimate the remaining seconds of a training from its speed in this process."""
@@ -91,6 +96,13 @@ class RunStatuses:
         return (self.clock() - run.first[0]) / (run.updates - run.first[1])
 
     def table_seconds_left(self) -> float | None:
+        """Estimate the remaining seconds of all runs, at most those until the deadline if any."""
+        estimate = self._all_seconds_left()
+        if estimate is None or self.deadline is None:
+            return estimate
+        return min(estimate, max(0.0, self.deadline - self.clock()))
+
+    def _all_seconds_left(self) -> float | None:
         """Estimate the remaining seconds of all runs; a waiting one takes the mean of ended ones.
 
         A waiting run begins when the first running one ends.
@@ -211,7 +223,7 @@ class Progress:
         parts += [note] if note else []
         remaining = self.statuses.table_seconds_left()
         if remaining and state not in FINISHED:
-            parts.append(f"table {duration(remaining)} left")
+            parts.append(f"all runs {duration(remaining)} left")
         self.say(", ".join(parts))
 
     def _table(self) -> RichTable:

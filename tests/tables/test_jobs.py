@@ -359,6 +359,9 @@ def test_time_left_is_until_the_last_of_those_at_once():
     now[0] = 10.0
     # 10 and 40 seconds are left; the four others take (20 + 50) / 2 each: 10, 45, 80 | 40, 75, 110
     assert statuses.table_seconds_left() == pytest.approx(110.0)
+    statuses.deadline = statuses.clock() + 20.0
+    assert statuses.table_seconds_left() == pytest.approx(20.0)
+    statuses.deadline = None
     for name in "ab":
         line = statuses.by_name[name]
         line.state, line.ended = DONE, 30.0
