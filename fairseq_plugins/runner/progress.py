@@ -223,7 +223,7 @@ class Progress:
         parts += [note] if note else []
         remaining = self.statuses.table_seconds_left()
         if remaining and state not in FINISHED:
-            parts.append(f"all runs {duration(remaining)} left")
+            parts.append(f"{duration(remaining)} left in all")
         self.say(", ".join(parts))
 
     def _table(self) -> RichTable:
