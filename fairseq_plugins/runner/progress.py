@@ -129,11 +129,11 @@ class RunStatuses:
         return run.first[0] - run.began + pace * run.total
 
     def cells(self, run: RunStatus) -> list[str]:
-        """Return name, state, updates, perplexity, time left and note."""
+        """Return name, state, updates, training loss, time left and note."""
         updates = f"{run.updates}/{run.total}" if run.total else ""
-        ppl = f"{2**run.loss:.1f}" if run.loss is not None and run.loss < 1000 else ""
+        loss = f"{run.loss:.3g}" if run.loss is not None else ""
         left = self.seconds_left(run)
-        return [run.name, run.state, updates, ppl, duration(left) if left else "", run.note]
+        return [run.name, run.state, updates, loss, duration(left) if left else "", run.note]
 
 
 class Progress:
@@ -215,10 +215,10 @@ class Progress:
 
     def _print(self, run: RunStatus) -> None:
         self._printed[run.name] = self.statuses.clock()
-        _, state, updates, ppl, left, note = self.statuses.cells(run)
+        _, state, updates, loss, left, note = self.statuses.cells(run)
         parts = [f"{run.name}: {state}"]
         parts += [f"{updates} updates"] if state == TRAINING else []
-        parts += [f"ppl {ppl}"] if ppl and state == TRAINING else []
+        parts += [f"loss {loss}"] if loss and state == TRAINING else []
         parts += [f"{left} left"] if left else []
         parts += [note] if note else []
         remaining = self.statuses.table_seconds_left()
@@ -232,7 +232,7 @@ class Progress:
         left = duration(self.statuses.table_seconds_left())
         title = f"{self.title}: {finished} of {len(runs)} runs, {left} left"
         table = RichTable(title=title, title_justify="left")
-        for name in ("run", "state", "updates", "train ppl", "left", ""):
+        for name in ("run", "state", "updates", "loss, base 2", "left", ""):
             table.add_column(name)
         for run in self._window(runs):
             table.add_row(*self.statuses.cells(run), style=_COLOURS.get(run.state))
