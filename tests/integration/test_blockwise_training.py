@@ -35,7 +35,7 @@ def train(settings: Settings, **more: Any) -> None:
 
 
 @pytest.mark.parametrize("family", [language_model, masked_language_model])
-@pytest.mark.parametrize("sentence_avg", [False, True])
+@pytest.mark.parametrize("sentence_avg", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_same_losses(family: Any, sentence_avg: bool, data: Path, tmp_path: Path) -> None:
     theirs, ours = (family(tmp_path / name, data) for name in ("theirs", "ours"))
     ours["criterion._name"] = f"blockwise_{ours['criterion._name']}"
@@ -47,7 +47,10 @@ def test_same_losses(family: Any, sentence_avg: bool, data: Path, tmp_path: Path
     assert expected[UPDATES] < expected[1]
 
 
-@pytest.mark.parametrize("options", [["fp16"], ["fp16", "memory_efficient_fp16"]])
+@pytest.mark.parametrize(
+    "options",
+    [["fp16"], pytest.param(["fp16", "memory_efficient_fp16"], marks=pytest.mark.slow)],
+)
 def test_half_precision(options: list[str], data: Path, tmp_path: Path, half_on_cpu: None) -> None:
     """A scaled loss and a half model, as on a GPU; float32 sums keep it close to float32."""
     named = {f"common.{option}": True for option in options}

@@ -116,6 +116,7 @@ def read(root: Path, table: str, name: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_an_encoding_that_is_kept_is_near_its_start(root: Path, table: Callable[..., None]) -> None:
     table("bert_adapted", "--rows", "learned", "--seeds", "2")

@@ -179,12 +179,14 @@ def test_seeds_of_properties_are_those_of_the_models_and_of_one_start(place):
 def test_a_model_that_another_process_trains_is_waited_for_and_used(place, monkeypatch):
     work(place, BERT_START_TABLE, "learned", FakeCommands(place))
     (place / START.result).rename(place / "elsewhere.json")
-    is_held, is_awaited = threading.Event(), threading.Event()
+    is_held, is_awaited, heard = threading.Event(), threading.Event(), []
+    held = (place / START.folder).with_name(f"{START.folder.name}.lock")
 
     def train_elsewhere():
         with checkpoints.exclusive(place / START.folder):
+            held.write_text("1 on elsewhere")  # this process does not speak of its own threads
             is_held.set()
-            assert is_awaited.wait(timeout=60)
+            heard.append(is_awaited.wait(timeout=60))
             (place / "elsewhere.json").rename(place / START.result)
 
     def say(self, text):
@@ -198,7 +200,7 @@ def test_a_model_that_another_process_trains_is_waited_for_and_used(place, monke
     fake = FakeCommands(place)
     status, _ = work(place, BERT_SQUAD_TABLE, "rope", fake)
     other.join()
-    assert status == 0
+    assert status == 0 and heard == [True]
     assert fake.trained[0] == "bert_continued/toy/rope-vanilla-s1"
 
 
