@@ -117,7 +117,7 @@ def start_workers(
     gpus, jobs = max((one.devices.gpus for one in planned), default=0), options.jobs
     # Read now: the code that runs is the code of this moment.
     commit, sources = provenance.commit(root), provenance.sources(root)
-    threads = share_of_threads(jobs) if jobs > 1 and not gpus else None
+    threads = share_of_threads(jobs) if jobs > 1 else None
     shares = environments(jobs, gpus, torch.cuda.device_count() if gpus else 0)
     with (
         interruption.on_signals(),
