@@ -216,7 +216,7 @@ def test_gradient_of_a_permutation_is_the_gathers_own(dim, first):
     """Of two halves too, that are permuted alike."""
     powers, permutation = PermutationPowers(first), torch.randperm(5)
     at = torch.tensor([[0, 3, 1], [2, 2, 4]])
-    x = torch.randn(2, 1, 3, dim, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(2, 2, 3, dim, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda t: powers(t, permutation, at), x)
     assert torch.autograd.gradgradcheck(lambda t: powers(t, permutation, at), x)
 

@@ -190,7 +190,7 @@ def test_speeds_are_judged_on_average():
 def test_a_claim_of_no_effect_is_confirmed_once_in_forty_times():
     """Which is what the page says of claims that are judged each by itself."""
     random = np.random.default_rng(4)
-    trials = 400
+    trials = 600
     drawn = (random.normal(60, 1, (2, 4)) for _ in range(trials))
     words = [word(below(), numbers(base=base, rope=rope)) for base, rope in drawn]
     share = words.count("confirmed") / trials
