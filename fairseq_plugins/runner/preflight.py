@@ -107,7 +107,7 @@ def check_gpus(jobs: int, gpus: int, available: int) -> None:
     """Refuse more GPUs than PyTorch finds (ValueError); runs of one GPU may share those found."""
     if jobs * gpus <= available or (gpus == 1 and available):
         return
-    if jobs == 1:
+    if 1 in (jobs, gpus):
         raise ValueError(
             f"`--gpus` must be at most the {available} that PyTorch finds here, "
             f"but is {gpus} instead; scales toy and mini train on a CPU (--gpus 0)."

@@ -7,8 +7,6 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.root import from_root
@@ -118,12 +116,11 @@ def start_workers(
     # Read now: the code that runs is the code of this moment.
     commit, sources = provenance.commit(root), provenance.sources(root)
     threads = share_of_threads(jobs) if jobs > 1 else None
-    shares = environments(jobs, gpus, torch.cuda.device_count() if gpus else 0)
     with (
         interruption.on_signals(),
         nullcontext([launcher] * jobs)
         if launcher
-        else get_launchers(root, gpus, shares) as launchers,
+        else get_launchers(root, gpus, environments(jobs, gpus)) as launchers,
         Progress(title, [one.run.name for one in planned], jobs) as progress,
     ):
         if commit.endswith("-dirty"):

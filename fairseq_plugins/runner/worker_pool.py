@@ -40,13 +40,11 @@ def gpu_mismatch(expected: int, available: int) -> str:
     )
 
 
-def environments(jobs: int, gpus: int, available: int = 0) -> list[Environment]:
+def environments(jobs: int, gpus: int) -> list[Environment]:
     """Return the environment variables of each of `jobs` runs at once.
 
     Each gets its share of the CPU's threads, and `gpus` of the GPUs that this process may use. More
     runs of one GPU than there are GPUs share them in turns. A single run inherits everything.
-
-    available: how many GPUs PyTorch finds, if CUDA_VISIBLE_DEVICES does not list them.
     """
     if jobs == 1:
         return [{}]
@@ -54,7 +52,8 @@ def environments(jobs: int, gpus: int, available: int = 0) -> list[Environment]:
     if not gpus:
         return [threads] * jobs
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = visible.split(",") if visible else [str(n) for n in range(available or jobs * gpus)]
+    found = torch.cuda.device_count() or jobs * gpus
+    names = visible.split(",") if visible else [str(number) for number in range(found)]
     groups = [",".join(names[start : start + gpus]) for start in range(0, len(names), gpus)]
     return [threads | {"CUDA_VISIBLE_DEVICES": groups[job % len(groups)]} for job in range(jobs)]
 

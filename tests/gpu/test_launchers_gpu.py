@@ -21,8 +21,9 @@ def test_forks_of_one_process_compute_on_a_gpu(tmp_path, monkeypatch):
         "print(torch.cuda.device_count(), (x @ x).sum().item())\n"
     )
     paths = (str(tmp_path), str(ROOT), os.environ.get("PYTHONPATH", ""))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
-    with get_launchers(tmp_path, 1, environments(3, 1, available=1)) as launchers:
+    with get_launchers(tmp_path, 1, environments(3, 1)) as launchers:
 
         def run(number, launch):
             words = [sys.executable, "-m", "adds", str(number)]

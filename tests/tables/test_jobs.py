@@ -281,12 +281,13 @@ def test_shares_of_the_machine(monkeypatch, tmp_path):
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
     threads = {"OMP_NUM_THREADS": "2"}
     assert environments(3, 1) == [threads | {"CUDA_VISIBLE_DEVICES": str(gpu)} for gpu in range(3)]
-    shared = [one["CUDA_VISIBLE_DEVICES"] for one in environments(5, 1, available=2)]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    shared = [one["CUDA_VISIBLE_DEVICES"] for one in environments(5, 1)]
     assert shared == ["0", "1", "0", "1", "0"]
     assert environments(1, 0) == environments(1, 8) == [{}]
     assert environments(3, 0) == [{"OMP_NUM_THREADS": "2"}] * 3
     assert environments(9, 0) == [{"OMP_NUM_THREADS": "1"}] * 9
-    with get_launchers(tmp_path, 1, environments(4, 1, available=2)) as launchers:
+    with get_launchers(tmp_path, 1, environments(4, 1)) as launchers:
         assert launchers[0] is launchers[2] and launchers[1] is launchers[3]
         assert launchers[0] is not launchers[1]
         for launch in launchers[:2]:

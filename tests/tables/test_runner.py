@@ -513,6 +513,8 @@ def test_a_scale_for_gpus_is_refused_where_there_are_none(root, planned, monkeyp
     one = replace(planned[0], devices=Devices(8))
     with pytest.raises(ValueError, match=r"`--gpus` must be at most the 0 .* toy and mini train"):
         preflight.check_ready(root, [one], force=False)
+    with pytest.raises(ValueError, match=r"`--gpus` must be at most the 0 .* toy and mini train"):
+        preflight.check_gpus(8, 1, 0)  # runs of one GPU share those there are, here none
 
 
 @pytest.mark.parametrize(
