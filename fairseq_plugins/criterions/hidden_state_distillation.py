@@ -81,7 +81,9 @@ class HiddenStateDistillation(FairseqCriterion):
         """Return the loss summed over tokens, their number, and logs."""
         tokens = sample["net_input"]["src_tokens"]
         counted = tokens.ne(self._pad).t()  # (T, B), as hidden states are (T, B, C)
-        teacher = self._teacher[0].to(tokens.device)
+        teacher = self._teacher[0]
+        if next(teacher.parameters()).device != tokens.device:
+            teacher.to(tokens.device)
         with torch.no_grad():
             targets = [state[counted].float() for state in hidden_states(teacher, tokens)]
         states = [state[counted].float() for state in hidden_states(model, tokens)]
