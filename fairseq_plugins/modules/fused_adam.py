@@ -39,7 +39,7 @@ def adam_update(
     step = states[0]["step"]
     torch._fused_adamw_(
         list(parameters),
-        [one.grad for one in parameters if one.grad is not None],
+        [_gradient(one) for one in parameters],
         [one["exp_avg"] for one in states],
         [one["exp_avg_sq"] for one in states],
         [],
@@ -53,6 +53,15 @@ def adam_update(
         amsgrad=False,
         maximize=False,
     )
+
+
+def _gradient(parameter: Tensor) -> Tensor:
+    """Return the gradient with the strides of its parameter, as the kernel needs it."""
+    gradient = parameter.grad
+    assert gradient is not None
+    if gradient.stride() == parameter.stride():
+        return gradient
+    return torch.empty_like(parameter).copy_(gradient)
 
 
 class FusedAdam(adam.Adam):

@@ -16,13 +16,17 @@ pytestmark = pytest.mark.gpu
 
 def _parameters():
     torch.manual_seed(1)
-    return [torch.nn.Parameter(torch.randn(size, device="cuda")) for size in ((50, 30), (7,))]
+    return [
+        torch.nn.Parameter(torch.randn(size, device="cuda")) for size in ((50, 30), (7,), (1, 4))
+    ]
 
 
 def _train(optimizer, parameters):
     for _ in range(10):
         for one in parameters:
             one.grad = torch.ones_like(one) * 0.01
+        # A gradient may have other strides where a dimension is 1.
+        parameters[2].grad = torch.full((4, 1), 0.01, device="cuda").t()
         optimizer.step()
 
 
@@ -49,6 +53,6 @@ def test_clipping_divides_by_the_norm_of_all_gradients():
     for one in parameters:
         one.grad = torch.full_like(one, 2.0)
     norm = utils.clip_grad_norm_(parameters, 1.0)
-    assert norm.item() == pytest.approx(2 * 1507**0.5, rel=1e-5)
+    assert norm.item() == pytest.approx(2 * 1511**0.5, rel=1e-5)
     clipped = torch.cat([one.grad.flatten() for one in parameters]).norm()
     assert clipped.item() == pytest.approx(1.0, rel=1e-4)

@@ -58,6 +58,18 @@ def test_epsilon_is_added_before_the_bias_is_corrected(on_cpu):
     assert first_update(adam.Adam) == pytest.approx(-root / (root + 1e-4), rel=1e-5)
 
 
+def test_strides_of_gradients_do_not_matter(on_cpu):
+    def update(kind, gradient):
+        one = torch.nn.Parameter(torch.ones(1, 4))
+        one.grad = gradient
+        kind([one], **OPTIONS).step()
+        return one
+
+    odd = torch.arange(4.0)[:, None].t()
+    assert odd.stride() != torch.ones(1, 4).stride()
+    torch.testing.assert_close(update(fused_adam.FusedAdam, odd), update(adam.Adam, odd.clone()))
+
+
 def test_a_training_goes_on_with_the_other_class(on_cpu):
     _, before = _train(adam.Adam, 5, rest=0)
     ours, _ = _train(fused_adam.FusedAdam, 5, before.state_dict(), rest=0)
