@@ -26,6 +26,7 @@ from fairseq_plugins.papers.tables import Column, Table
 from fairseq_plugins.records.recipe import REFUSED, in_a_line
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.pairwise_runs import compare
+from fairseq_plugins.runner.checkpoints import exclusive
 from fairseq_plugins.runner.finetuning import Data, FineTuning, Settings, threads
 from fairseq_plugins.runner.launcher import get_launchers
 
@@ -50,12 +51,13 @@ def fine_tune(args: argparse.Namespace) -> None:
             _check_encoding(one)
     except REFUSED as error:
         raise OptionError(f"--encoding {one.settings.encoding}: {in_a_line(error)}") from None
-    results = []
+    results, say = [], partial(print, flush=True)
     with get_launchers(ROOT, 0, [threads()]) as (launcher,):
         for one in runs:
-            if args.force:
-                one.remove()
-            metrics = one.run(launcher, partial(print, flush=True))
+            with exclusive(ROOT / one.folder, say):
+                if args.force:
+                    one.remove()
+                metrics = one.run(launcher, say)
             numbers = ", ".join(f"{name} {value:.2f}" for name, value in metrics.items())
             print(f"{one.name}: {numbers}", flush=True)
             results.append(

@@ -132,12 +132,13 @@ def start_workers(
 
 
 def _dirty_warning(root: Path, commit: str) -> str:
-    """Warn before hours of training whose results would name no commit."""
+    """Warn, before training, that the recorded commit does not have all that runs."""
     files = provenance.uncommitted(root)
     more = f" and {len(files) - _MOST_NAMED} more" if len(files) > _MOST_NAMED else ""
     return (
-        f"results will name {commit[:10]}-dirty, which is no commit, since these are not "
-        f"committed: {', '.join(files[:_MOST_NAMED])}{more}"
+        f"Warning: results are recorded as of {commit[:10]}-dirty, which means commit "
+        f"{commit[:10]} and changes that nobody else has (new or changed: "
+        f"{', '.join(files[:_MOST_NAMED])}{more})."
     )
 
 

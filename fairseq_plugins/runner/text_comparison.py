@@ -5,12 +5,15 @@ import os
 import re
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from fairseq_plugins.common.cpu import usable_cores
 from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.locks import Busy, exclusive_lock
 from fairseq_plugins.common.root import ROOT, configs_folder, data_folder, from_root, root_folder
 from fairseq_plugins.data import one_text
 from fairseq_plugins.data.measure import sha256
@@ -36,17 +39,31 @@ def compare(args: argparse.Namespace) -> None:
     """
     begin, study = time.monotonic(), _planned_study(args)
     report = Report(ROOT, TABLE_2, EXPERIMENTS[TABLE_2.experiment].scales[text_rounds.SCALE], study)
-    recorded = _recorded(ROOT / report.folder, args)
-    shown = _as_recorded(report, recorded[0]) if recorded and not args.force else None
-    seeds = [{run.seed for run in recorded if run.row == row} for row in args.encodings]
-    # Half a pair has the budget of a time that is over, which the other half would not have.
-    if shown is not None and set.intersection(*seeds):
-        report = replace(report, study=shown)
-        print(f"Compared before, in {report.page.with_suffix('')}; --force does it anew.\n")
-    else:
-        report = _train(args, report, begin)
-    _show(args, report)
+    with _lock(study.name):
+        recorded = _recorded(ROOT / report.folder, args)
+        shown = _as_recorded(report, recorded[0]) if recorded and not args.force else None
+        seeds = [{run.seed for run in recorded if run.row == row} for row in args.encodings]
+        # Half a pair has the budget of a time that is over, which the other half would not have.
+        if shown is not None and set.intersection(*seeds):
+            report = replace(report, study=shown)
+            print(f"Compared before, in {report.page.with_suffix('')}; --force does it anew.\n")
+        else:
+            report = _train(args, report, begin)
+        _show(args, report)
     print(f"Minutes: {(time.monotonic() - begin) / 60:.1f} of {args.minutes:g}")
+
+
+@contextmanager
+def _lock(name: str) -> Iterator[None]:
+    """Lock a comparison for this process, or raise OptionError if another process has it."""
+    path = ROOT / root_folder("checkpoints") / TABLE_2.name / f"{name}.lock"
+    try:
+        with exclusive_lock(path, "it"):
+            yield
+    except Busy as busy:
+        raise OptionError(
+            f"--name must be another one until the comparison {name} has ended: {busy}"
+        ) from None
 
 
 def _planned_study(args: argparse.Namespace) -> Study:

@@ -1,6 +1,7 @@
 """`fairseq-pe compare` from its words to its pages, with stand-ins for fairseq's commands."""
 
 import json
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.cli import compare, finetune
+from fairseq_plugins.common.locks import exclusive_lock
 from fairseq_plugins.data import one_text
 from fairseq_plugins.runner import table_run, text_comparison, time_budget
 from tests.pictures import save_points
@@ -106,7 +108,8 @@ def test_a_comparison_ends_with_a_difference_and_its_interval(root, monkeypatch,
     }  # fmt: skip
     page = (folder / f"{name}.md").read_text()
     assert f"optimization.max_update: 1200 -> {trained[-1]}" in page and "book" in page
-    assert [path.name for path in (root / "checkpoints" / "table2").iterdir()] == [name]
+    runs = (root / "checkpoints" / "table2").iterdir()
+    assert {path.name for path in runs} == {name, f"{name}.lock"}
     assert not list(root.rglob("*.trial*"))
 
 
@@ -163,6 +166,16 @@ def test_what_is_no_comparison_of_these_rows_is_left_alone(root, monkeypatch, ca
     before[0].write_text(study)
     assert run(root, monkeypatch, Fake(root), *words) == 2
     assert sorted((root / "results").rglob("*.json")) == before
+
+
+def test_a_comparison_that_another_process_makes_is_refused(root, monkeypatch, capsys):
+    lock = root / "checkpoints" / "table2" / "rope-xl-vanilla-book.lock"
+    again = Fake(root)
+    with exclusive_lock(lock, "it"):
+        assert run(root, monkeypatch, again) == run(root, monkeypatch, again, "--force") == 2
+    said = capsys.readouterr()
+    assert again.updates == [] and "PPL" not in said.out
+    assert "--name must be another one until" in said.err and f"process {os.getpid()}" in said.err
 
 
 def test_a_run_that_fails_is_told_with_its_log(root, monkeypatch, capsys):

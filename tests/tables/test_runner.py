@@ -108,9 +108,7 @@ def test_who_trains_from_a_changed_tree_is_told_first(root, planned, capsys, unc
     (root / ".git" / "info" / "exclude").write_text("checkpoints\n")
     work(root, planned[:1], FakeFairseq(root))
     said = capsys.readouterr().out
-    assert (
-        "-dirty, which is no commit, since these are not committed: new.py\n" in said
-    ) == unclean
+    assert ("(new or changed: new.py)" in said) == unclean
     assert read(root / planned[0].run.result)["commit"].endswith("-dirty") == unclean
 
 
