@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fairseq_plugins.common.data_commands import typed_command
-from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.errors import OptionError, checkpoint_given_by
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import data_folder
@@ -61,7 +61,8 @@ def _to_fairseq(args: argparse.Namespace) -> None:
         check_folder(args.bpe, "--bpe")
     from fairseq_plugins.integrations.published import to_fairseq  # takes seconds
 
-    with _new_folder(args.output) as built:
+    must = "be a usable folder of Hugging Face"
+    with checkpoint_given_by("SOURCE", must), _new_folder(args.output) as built:
         to_fairseq(args.source, built, args.bpe or data_folder("gpt2_bpe"))
 
 
@@ -76,7 +77,7 @@ def _to_huggingface(args: argparse.Namespace) -> None:
     from fairseq_plugins.integrations import bert, roberta  # takes seconds
 
     convert = bert.to_huggingface if args.tokenizer else roberta.to_huggingface
-    with _new_folder(args.output) as built:
+    with checkpoint_given_by("SOURCE"), _new_folder(args.output) as built:
         convert(args.source, built, pieces)
 
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.errors import OptionError, checkpoint_given_by
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.option_types import numbers, parse_seed
 from fairseq_plugins.common.parser import Parser
@@ -101,7 +101,8 @@ def _run(args: argparse.Namespace) -> None:
     def done(line: dict[str, Any]) -> None:
         print(format_line(line), flush=True)
 
-    report = evaluation.evaluate(request, begin=begin, done=done)
+    with checkpoint_given_by("--path"):
+        report = evaluation.evaluate(request, begin=begin, done=done)
     for note in _notes(report):
         print(note)
     if args.output is not None:

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.errors import checkpoint_given_by
 from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.data.options import check_file, check_folder
 from fairseq_plugins.evaluation.adaptation_options import add_adaptation
@@ -55,4 +56,6 @@ def _run(args: argparse.Namespace) -> None:
     )
     check_file(args.path, "--path")
     check_folder(args.data, "--data")
-    print(json.dumps(measure(request)))
+    with checkpoint_given_by("--path"):
+        found = measure(request)
+    print(json.dumps(found))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_plugins.common.data_commands import typed_command
-from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.errors import OptionError, checkpoint_given_by
 from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.common.root import ROOT, data_folder, from_root
 from fairseq_plugins.data.options import check_folder
@@ -151,7 +151,8 @@ def _published(folder: Path, converted: Path) -> tuple[Path, Path]:
 
     if not (folder / CHECKPOINT_FILE).is_file():
         converted.mkdir()
-        to_fairseq(folder, converted, data_folder("gpt2_bpe"))
+        with checkpoint_given_by("--checkpoint", "be a usable folder of Hugging Face"):
+            to_fairseq(folder, converted, data_folder("gpt2_bpe"))
         folder = converted
     return folder / CHECKPOINT_FILE, folder
 
@@ -215,7 +216,8 @@ def _data_of(checkpoint: Path) -> Path:
     """The data it was trained on: of that name where all data is, else where it was then."""
     from fairseq_plugins.common.checkpoints import read_checkpoint
 
-    recorded = Path(read_checkpoint(checkpoint)["cfg"]["task"]["data"])
+    with checkpoint_given_by("--scale", "have usable checkpoints"):
+        recorded = Path(read_checkpoint(checkpoint)["cfg"]["task"]["data"])
     here = data_folder(recorded.name)
     return here if here.is_dir() else ROOT / recorded
 
@@ -262,7 +264,8 @@ def _of_checkpoints(
         raise OptionError(f"--checkpoint must be left out with figure {args.number}")
     if not asked and not figure.untrained:
         raise OptionError(f"--checkpoint must be given for figure {args.number}")
-    subjects = [load_figure_input(*one, cpu=args.cpu) for one in asked]
+    with checkpoint_given_by("--checkpoint"):
+        subjects = [load_figure_input(*one, cpu=args.cpu) for one in asked]
     sizes = FigureSizes(args.length, args.words, args.seed)
     made = make_figure(args.number, subjects, sizes)
     if asked:

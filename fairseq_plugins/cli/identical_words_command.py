@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.analysis import LENGTH, WORDS
+from fairseq_plugins.common.errors import checkpoint_given_by
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.data.options import check_file, check_folder
@@ -41,14 +42,15 @@ def _run(args: argparse.Namespace) -> None:
     from fairseq_plugins.analysis.identical_words import probe
     from fairseq_plugins.analysis.indicators import infinite, measure
 
-    found = probe(
-        args.path,
-        args.data,
-        words=args.words,
-        length=args.length,
-        seed=args.seed,
-        cpu=args.cpu,
-    )
+    with checkpoint_given_by("--path"):
+        found = probe(
+            args.path,
+            args.data,
+            words=args.words,
+            length=args.length,
+            seed=args.seed,
+            cpu=args.cpu,
+        )
     if args.output:
         with writing(args.output) as (file,):
             np.save(file, found.weights.float().numpy())

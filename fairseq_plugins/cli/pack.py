@@ -4,6 +4,7 @@ import argparse
 import itertools
 from pathlib import Path
 
+from fairseq_plugins.common.errors import checkpoint_given_by
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.option_types import seeds, words
 from fairseq_plugins.common.parser import Parser
@@ -44,7 +45,8 @@ def _run(args: argparse.Namespace) -> None:
     from fairseq_plugins.runner.launcher import get_launchers
 
     rows = check_rows(TABLES[args.table], configs_folder(ROOT), args.rows)
-    with get_launchers(ROOT, 0, [{}]) as (launcher,):
+    must = "have usable checkpoints"
+    with checkpoint_given_by("--rows", must), get_launchers(ROOT, 0, [{}]) as (launcher,):
         for cell in itertools.product(rows, args.attention, args.seeds):
             run = Run(args.table, args.scale, *cell)
             packed = packing.pack(ROOT, run, args.output.absolute(), launcher, print)

@@ -12,6 +12,7 @@ tokenizer, and start.json with where it is from, its licence and sha256.
 import argparse
 import logging
 
+from fairseq_plugins.common.errors import checkpoint_given_by
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import ROOT, data_folder, root_folder
@@ -42,7 +43,8 @@ def _run(args: argparse.Namespace) -> None:
         check_folder(args.bpe, "--bpe")
     from fairseq_plugins.integrations.published import prepare_start  # takes seconds
 
-    prepare_start(args.output, args.source, args.bpe or data_folder("gpt2_bpe"))
+    with checkpoint_given_by("--from", "be a usable folder of Hugging Face"):
+        prepare_start(args.output, args.source, args.bpe or data_folder("gpt2_bpe"))
 
 
 main = command(get_parser, _run)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fairseq_plugins.common.errors import CheckpointError
+from fairseq_plugins.common.errors import CheckpointError, checkpoint_given_by
 
 BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"  # fairseq's names
 _INTERPOLATION = "${"  # OmegaConf's syntax for references and resolvers
@@ -86,7 +86,9 @@ def check_what_fairseq_reads() -> None:
 
     @functools.wraps(load)
     def checked(path: str, *args: Any, **options: Any) -> Any:
-        read_checkpoint(Path(PathManager.get_local_path(path)))
+        # `path` of fairseq-generate and its like, `restore_file` of a training.
+        with checkpoint_given_by("`path` or `restore_file`"):
+            read_checkpoint(Path(PathManager.get_local_path(path)))
         return load(path, *args, **options)
 
     checkpoint_utils.load_checkpoint_to_cpu = checked

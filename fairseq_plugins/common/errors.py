@@ -1,5 +1,8 @@
 """Error types; each is a ValueError."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class DataError(ValueError):
     """Unusable data: a file is missing, damaged, or of the wrong kind."""
@@ -19,3 +22,15 @@ class NoNumberError(ValueError):
 
 class WorkError(ValueError):
     """Failure of started work, for reasons other than its input."""
+
+
+@contextmanager
+def checkpoint_given_by(option: str, must: str = "be a usable checkpoint") -> Iterator[None]:
+    """Begin the message of a CheckpointError in the block with the option that gave the file.
+
+    must: what the option has to do, after "must".
+    """
+    try:
+        yield
+    except CheckpointError as error:
+        raise CheckpointError(f"{option} must {must}, but {error}") from error

@@ -17,7 +17,7 @@ from fairseq.logging import metrics
 from omegaconf import MISSING
 from torch import Tensor
 
-from fairseq_plugins.common.errors import CheckpointError, OptionError
+from fairseq_plugins.common.errors import OptionError, checkpoint_given_by
 from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, check_vocabulary
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import build_trained, read_trained
@@ -135,12 +135,10 @@ def _sizes(states: Sequence[Tensor]) -> str:
 
 def _build_teacher(path: Path, task: Any) -> torch.nn.Module:
     """Load the teacher in evaluation mode, without gradients."""
-    try:
+    with checkpoint_given_by("`teacher`"):
         state = read_trained(path, models=[ROBERTA], tasks=None)
-    except CheckpointError as error:
-        raise CheckpointError(f"`teacher` must be a checkpoint, but {error}") from error
-    check_vocabulary(path, state, *vocabularies_of(task, [ROBERTA_TABLE]))
-    model, _, _ = build_trained(path, state, task=task)
+        check_vocabulary(path, state, *vocabularies_of(task, [ROBERTA_TABLE]))
+        model, _, _ = build_trained(path, state, task=task)
     model.requires_grad_(False)
     teacher: torch.nn.Module = model
     return teacher

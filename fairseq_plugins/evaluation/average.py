@@ -10,7 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.errors import CheckpointError, OptionError, WorkError
+from fairseq_plugins.common.errors import (
+    CheckpointError,
+    OptionError,
+    WorkError,
+    checkpoint_given_by,
+)
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.common.parser import Parser
@@ -131,8 +136,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> None:
     check_folder(args.folder, "FOLDER")
     output = args.output or args.folder / "average.pt"
-    paths = last_checkpoints(args.folder, args.last)
-    write_average(paths, output)
+    with checkpoint_given_by("FOLDER", "hold usable checkpoints"):
+        paths = last_checkpoints(args.folder, args.last)
+        write_average(paths, output)
     print(f"{output}: the mean of {', '.join(path.name for path in paths)}")
 
 

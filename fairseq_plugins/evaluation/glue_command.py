@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairseq_plugins.common.errors import checkpoint_given_by
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.common.parser import Parser
@@ -49,15 +50,16 @@ def _evaluate(args: argparse.Namespace) -> None:
     check_folder(args.data, "--data")
     from fairseq_plugins.evaluation.glue import evaluate  # slow to import; --help stays fast
 
-    result = evaluate(
-        args.path,
-        args.data,
-        args.task,
-        args.subset,
-        batch_size=args.batch_size,
-        seed=args.seed,
-        cpu=args.cpu,
-    )
+    with checkpoint_given_by("--path"):
+        result = evaluate(
+            args.path,
+            args.data,
+            args.task,
+            args.subset,
+            batch_size=args.batch_size,
+            seed=args.seed,
+            cpu=args.cpu,
+        )
     print(json.dumps(result))
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.common.errors import DataError, OptionError, checkpoint_given_by
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.parser import Parser
@@ -54,9 +54,10 @@ def _predict(args: argparse.Namespace) -> None:
     check_file(args.path, "--path")
     from fairseq_plugins.evaluation.squad import predict  # slow to import; --help stays fast
 
-    answers = predict(
-        args.path, args.data, args.subset, options, batch_size=args.batch_size, cpu=args.cpu
-    )
+    with checkpoint_given_by("--path"):
+        answers = predict(
+            args.path, args.data, args.subset, options, batch_size=args.batch_size, cpu=args.cpu
+        )
     write = partial(write_json, indent=None, ensure_ascii=False)
     write(args.output, answers.texts(options))
     if args.no_answer_output:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, checkpoint_given_by
 from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.common.parser import Parser
@@ -91,7 +91,8 @@ def run(args: argparse.Namespace) -> None:
     lines = read_input(args.input)
     from fairseq_plugins.evaluation.translator import BUFFER_LINES, Translator  # takes seconds
 
-    translator = Translator(args.checkpoint, args.data, decoding, cpu=args.cpu)
+    with checkpoint_given_by("--checkpoint"):
+        translator = Translator(args.checkpoint, args.data, decoding, cpu=args.cpu)
     translated = translator.translate(lines, args.input)
     if len(lines) > BUFFER_LINES or sys.stderr.isatty():
         translated = track(translated, "translating", unit="lines", total=len(lines))

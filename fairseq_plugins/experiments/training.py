@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from fairseq_plugins.common.checkpoints import BEST, LAST, read_checkpoint
 from fairseq_plugins.common.data_commands import typed_command
+from fairseq_plugins.common.errors import checkpoint_given_by
 from fairseq_plugins.common.root import from_root, root_folder
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.modules.identity import ROBERTA
@@ -80,8 +81,9 @@ class PretrainedModel:
         Raises ValueError: the file is missing, damaged or of another architecture.
         """
         found = cls.read(root, path)
-        checkpoint = read_checkpoint(root / found.checkpoint)
-        require_names(root / found.checkpoint, checkpoint, [ROBERTA])
+        with checkpoint_given_by("`--start`"):
+            checkpoint = read_checkpoint(root / found.checkpoint)
+            require_names(root / found.checkpoint, checkpoint, [ROBERTA])
         options = checkpoint["cfg"]["model"]
         return replace(found, sizes={name: options[name] for name in SIZES if name in options})
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.common.dictionaries import DICTIONARY_FILE, MASK, read_lines
+from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary
 from fairseq_plugins.data.wordpiece import (
     SYMBOLS,
@@ -69,7 +70,7 @@ def to_fairseq(source: Path, target: Path) -> None:
     pieces = _read_pieces(source)
     vocabulary = pieces.vocabulary
     if config["vocab_size"] != len(vocabulary):
-        raise ValueError(
+        raise CheckpointError(
             f"{source / CONFIG_FILE}: vocab_size must be {len(vocabulary)}, the size of the "
             f"tokenizer, but is {config['vocab_size']}"
         )

@@ -16,6 +16,7 @@ from torch import Tensor
 
 import fairseq_plugins.registration  # noqa: F401  (registers the models' options)
 from fairseq_plugins.common.checkpoints import read_checkpoint
+from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.vocabulary import Vocabulary, check_vocabulary, digest
 from fairseq_plugins.integrations.folders import (
     CONFIG_FILE,
@@ -182,7 +183,7 @@ def read_our_state(source: Path, family: Family, vocabulary: Vocabulary) -> tupl
     check_options(source, {"segments": segments}, {"segments": _segments(family)})
     encoding = ours.get("position_encoding")
     if encoding != "learned" and not (encoding == "base" and ours.get("encoder_learned_pos")):
-        raise ValueError(
+        raise CheckpointError(
             f"{source}: position_encoding must be learned, as in Hugging Face's model, but is "
             f"{encoding!r}"
         )

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from fairseq_plugins.common.checkpoints import read_tensors
+from fairseq_plugins.common.errors import CheckpointError
 
 logger = logging.getLogger(__name__)
 
@@ -29,24 +30,24 @@ _NUMBERS = re.compile(r"embeddings\.(position_ids|token_type_ids)")  # constants
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object; ValueError with the path for a missing or damaged file."""
+    """Read a JSON object; CheckpointError with the path for a missing or damaged file."""
     if not path.is_file():
-        raise ValueError(f"{path.parent} does not hold {path.name}")
+        raise CheckpointError(f"{path.parent} does not hold {path.name}")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+        raise CheckpointError(f"{path} is damaged: {error}") from error
     if not isinstance(content, dict):
-        raise ValueError(f"{path} is damaged: it must be an object")
+        raise CheckpointError(f"{path} is damaged: it must be an object")
     return content
 
 
 def find_weights(folder: Path) -> Path:
-    """Find model.safetensors, else pytorch_model.bin; raise ValueError if neither exists."""
+    """Find model.safetensors, else pytorch_model.bin; raise CheckpointError if neither exists."""
     for name in (WEIGHTS_FILE, OLD_WEIGHTS_FILE):
         if (folder / name).is_file():
             return folder / name
-    raise ValueError(f"{folder} does not hold {WEIGHTS_FILE} or {OLD_WEIGHTS_FILE}")
+    raise CheckpointError(f"{folder} does not hold {WEIGHTS_FILE} or {OLD_WEIGHTS_FILE}")
 
 
 def read_weights(path: Path, prefix: str) -> dict[str, Tensor]:
@@ -57,7 +58,7 @@ def read_weights(path: Path, prefix: str) -> dict[str, Tensor]:
         prefix: prefix to remove from names of the body in models with a head, as ``bert.``.
 
     Raises:
-        ValueError: naming the file if it is damaged or holds anything but tensors.
+        CheckpointError: naming the file if it is damaged or holds anything but tensors.
     """
     if path.suffix == ".bin":
         given = read_tensors(path)
@@ -65,7 +66,7 @@ def read_weights(path: Path, prefix: str) -> dict[str, Tensor]:
         try:
             given = load_file(path)
         except (SafetensorError, OSError) as error:
-            raise ValueError(f"{path} is damaged: {error}") from error
+            raise CheckpointError(f"{path} is damaged: {error}") from error
     found = {}
     for name, weight in given.items():
         short = name.removeprefix(prefix)
@@ -73,7 +74,7 @@ def read_weights(path: Path, prefix: str) -> dict[str, Tensor]:
             if short.endswith(f"LayerNorm{old}"):
                 short = short.removesuffix(old) + new
         if short in found:
-            raise ValueError(f"{path} has {short} twice, with and without {prefix}")
+            raise CheckpointError(f"{path} has {short} twice, with and without {prefix}")
         found[short] = weight.float() if weight.is_floating_point() else weight
     return found
 
@@ -93,7 +94,7 @@ def select_weights(
         head: shapes of the output head's weights; the head may be absent as a whole.
 
     Raises:
-        ValueError: missing weights, unknown weights of layers or embeddings, wrong shapes, or
+        CheckpointError: missing weights, unknown weights of layers or embeddings, wrong shapes, or
             numbers that are not finite.
     """
     needed = {**body, **(head if head.keys() & weights.keys() else {})}
@@ -105,16 +106,16 @@ def select_weights(
         logger.info("not converted: %s", ", ".join(sorted(left)))
     for name, shape in needed.items():
         if tuple(weights[name].shape) != shape:
-            raise ValueError(
+            raise CheckpointError(
                 f"{path}: {name} must have the shape {shape} by {CONFIG_FILE}, but has "
                 f"{tuple(weights[name].shape)}"
             )
         if not bool(torch.isfinite(weights[name]).all()):
-            raise ValueError(f"{path}: {name} must be finite, but has infinite numbers or NaN")
+            raise CheckpointError(f"{path}: {name} must be finite, but has infinite numbers or NaN")
     return {name: weights[name] for name in needed}
 
 
 def refuse_names(path: Path, what: str, names: Collection[str]) -> None:
-    """Raise ValueError naming the given weights, if there are any."""
+    """Raise CheckpointError naming the given weights, if there are any."""
     if names:
-        raise ValueError(f"{path} {what} {len(names)} weights: {', '.join(sorted(names)[:6])}")
+        raise CheckpointError(f"{path} {what} {len(names)} weights: {', '.join(sorted(names)[:6])}")

@@ -10,6 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.integrations.folders import CONFIG_FILE, read_json
 from fairseq_plugins.modules.continued import STACKS
 from fairseq_plugins.modules.identity import ROBERTA
@@ -153,21 +154,23 @@ def read_config(folder: Path, family: Family) -> dict[str, Any]:
     config = read_json(path)
     check_options(path, config, {"model_type": (family.model_type,), **FIXED})
     if absent := [name for name in (*_COUNTS, *OPTIONS) if name not in config]:
-        raise ValueError(f"{path} does not say {', '.join(dict.fromkeys(absent))}")
+        raise CheckpointError(f"{path} does not say {', '.join(dict.fromkeys(absent))}")
     for name in _COUNTS:
         most = _MOST_LAYERS if name == "num_hidden_layers" else _MOST
         if type(config[name]) is not int or not 1 <= config[name] <= most:
-            raise ValueError(f"{path}: {name} must be 1 to {most}, but is {config[name]!r}")
+            raise CheckpointError(f"{path}: {name} must be 1 to {most}, but is {config[name]!r}")
     check_options(path, config, {"type_vocab_size": family.segments})
     for name in _PROBABILITIES:
         if not _is_number(config[name]) or not 0 <= config[name] < 1:
-            raise ValueError(f"{path}: {name} must be at least 0 and below 1: {config[name]!r}")
+            raise CheckpointError(
+                f"{path}: {name} must be at least 0 and below 1: {config[name]!r}"
+            )
     eps = config["layer_norm_eps"]
     if not _is_number(eps) or not 0 < eps < 1:
-        raise ValueError(f"{path}: layer_norm_eps must be above 0 and below 1, but is {eps!r}")
+        raise CheckpointError(f"{path}: layer_norm_eps must be above 0 and below 1, but is {eps!r}")
     width, heads = config["hidden_size"], config["num_attention_heads"]
     if width % heads:
-        raise ValueError(
+        raise CheckpointError(
             f"{path}: hidden_size must be a multiple of num_attention_heads={heads}, but is {width}"
         )
     return config
@@ -180,8 +183,8 @@ def _is_number(value: Any) -> bool:
 def check_options(
     path: Path, options: Mapping[str, Any], fixed: Mapping[str, tuple[Any, ...]]
 ) -> None:
-    """Raise ValueError for the first option without an accepted value."""
+    """Raise CheckpointError for the first option without an accepted value."""
     for name, values in fixed.items():
         if options.get(name) not in values:
             words = " or ".join(repr(value) for value in values if value is not None)
-            raise ValueError(f"{path}: {name} must be {words}, but is {options.get(name)!r}")
+            raise CheckpointError(f"{path}: {name} must be {words}, but is {options.get(name)!r}")

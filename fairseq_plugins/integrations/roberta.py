@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.common.dictionaries import MASK
+from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary
 from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, MERGES_FILE, Gpt2Tokenizer
 from fairseq_plugins.integrations.conversion import (
@@ -71,7 +72,7 @@ def to_fairseq(source: Path, target: Path, pieces: Path) -> None:
     _check_merges(path, merges, pieces / MERGES_FILE)
     rows = _rows(path, vocabulary, tokens)
     if config["vocab_size"] != len(rows):
-        raise ValueError(
+        raise CheckpointError(
             f"{source / CONFIG_FILE}: vocab_size must be {len(rows)}, the size of {path.name}, "
             f"but is {config['vocab_size']}"
         )
@@ -139,17 +140,17 @@ def _read_pieces(source: Path) -> tuple[Path, dict[str, int], list[str]]:
     if not absent:
         return two[0], read_json(two[0]), _read_merges(two[1])
     if not path.is_file():
-        raise ValueError(f"{source} does not hold {', '.join(absent)}, or {TOKENIZER_FILE}")
+        raise CheckpointError(f"{source} does not hold {', '.join(absent)}, or {TOKENIZER_FILE}")
     content = read_json(path)
     model = content.get("model")
     if not isinstance(model, dict) or model.get("type") != "BPE":
-        raise ValueError(f"{path} must be of byte-level BPE, but is not")
+        raise CheckpointError(f"{path} must be of byte-level BPE, but is not")
     try:
         added = {token["content"]: token["id"] for token in content.get("added_tokens") or []}
         pairs = [one if isinstance(one, str) else " ".join(one) for one in model["merges"]]
         return path, {**model["vocab"], **added}, pairs
     except (TypeError, KeyError) as error:
-        raise ValueError(f"{path} is damaged: it has no vocabulary or no merges") from error
+        raise CheckpointError(f"{path} is damaged: it has no vocabulary or no merges") from error
 
 
 def _rows(path: Path, theirs: dict[str, int], tokens: list[str]) -> Tensor:
@@ -159,12 +160,12 @@ def _rows(path: Path, theirs: dict[str, int], tokens: list[str]) -> Tensor:
     foreign = [token for token in theirs if token not in ours]
     if absent or foreign:
         which, some = ("lacks", absent) if absent else ("has other", foreign)
-        raise ValueError(
+        raise CheckpointError(
             f"{path} is of another tokenizer: it {which} {len(some)} tokens, first {some[0]!r}"
         )
     ids = [theirs[token] for token in tokens]
     if any(type(i) is not int for i in ids) or sorted(ids) != list(range(len(ids))):
-        raise ValueError(f"{path}: ids must be 0 to {len(ids) - 1}, each once")
+        raise CheckpointError(f"{path}: ids must be 0 to {len(ids) - 1}, each once")
     return torch.tensor(ids)
 
 
@@ -173,7 +174,9 @@ def _check_merges(path: Path, theirs: list[str], ours: Path) -> None:
     if theirs != other:
         same = [a == b for a, b in zip(theirs, other, strict=False)]
         number = same.index(False) if False in same else len(same)
-        raise ValueError(f"{path} is of another tokenizer than {ours}: merge {number + 1} differs")
+        raise CheckpointError(
+            f"{path} is of another tokenizer than {ours}: merge {number + 1} differs"
+        )
 
 
 def _read_merges(path: Path) -> list[str]:

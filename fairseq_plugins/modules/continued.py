@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from fairseq_plugins.common.checkpoints import model_options, read_checkpoint
-from fairseq_plugins.common.errors import CheckpointError
+from fairseq_plugins.common.errors import CheckpointError, checkpoint_given_by
 from fairseq_plugins.common.vocabulary import DECODER_TABLE, ROBERTA_TABLE, check_vocabulary
 from fairseq_plugins.encodings import expand_name, get_entry
 from fairseq_plugins.encodings.absolute import Sines
@@ -115,6 +115,13 @@ def initialize_from(
         CheckpointError: the file is no checkpoint, has another dictionary, or differs outside the
             position encodings in a weight or an option. Nothing is then loaded.
     """
+    with checkpoint_given_by("`init_from`"):
+        return _initialize(model, path, config, task, name)
+
+
+def _initialize(
+    model: nn.Module, path: Path, config: Any, task: Any, name: str
+) -> WeightComparison:
     checkpoint = read_checkpoint(path)
     if is_ours(checkpoint):
         require_valid_numbers(path, checkpoint)
@@ -139,8 +146,7 @@ def initialize_from(
         more = len(fit.wrong) - _SHOWN
         shown = fit.wrong[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
         raise CheckpointError(
-            f"{path}: `init_from` must differ only in its position encoding and attention, but: "
-            f"{'; '.join(shown)}."
+            f"{path} must differ only in its position encoding and attention: {'; '.join(shown)}."
         )
     model.load_state_dict({**own, **{name: state[name] for name in fit.taken}, **fit.grow_table})
     tokens = state.get(f"{stack}embed_tokens.weight")  # none with adaptive inputs

@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import OmegaConf, open_dict
 
 from fairseq_plugins.common.checkpoints import read_checkpoint
-from fairseq_plugins.common.errors import CheckpointError
+from fairseq_plugins.common.errors import CheckpointError, checkpoint_given_by
 from fairseq_plugins.common.vocabulary import (
     LABEL_DIGEST,
     Vocabulary,
@@ -60,17 +60,22 @@ def resume_file(options: Any) -> Path:
     return Path(options.save_dir, file) if options.restore_file == _LAST else file
 
 
-def initial_weights_file(options: Any) -> Path | None:
-    """Return the checkpoint whose weights training starts with; None if there is none.
+def initial_weights_file(options: Any) -> tuple[str, Path | None]:
+    """Find the checkpoint whose weights training starts with.
 
     Args:
         options: fairseq's checkpoint options.
+
+    Returns:
+        The option that gives the file, and the file; None if it does not exist.
     """
-    file = resume_file(options)
+    name, file = "restore_file", resume_file(options)
     if not file.exists() and options.restore_file == _LAST:
-        start = options.get("continue_once") or options.get("finetune_from_model")
-        file = Path(start) if start else file
-    return file if file.exists() else None
+        for start in ("continue_once", "finetune_from_model"):
+            if options.get(start):
+                name, file = start, Path(options[start])
+                break
+    return f"`{name}`", file if file.exists() else None
 
 
 def check_restored(config: Any, vocabularies: Sequence[Vocabulary], labels: str = "") -> None:
@@ -85,13 +90,19 @@ def check_restored(config: Any, vocabularies: Sequence[Vocabulary], labels: str 
         labels: digest of the class labels in fine-tuning; empty without.
 
     Raises:
-        ValueError: model or data differ from the checkpoint's, or the file is damaged or lacks
+        CheckpointError: model or data differ from the checkpoint's, or the file is damaged or lacks
             the training state.
     """
     options = checkpoint_options(config)
-    file = initial_weights_file(options) if options is not None else None
-    if file is None:
-        return
+    option, file = initial_weights_file(options) if options is not None else ("", None)
+    if file is not None:
+        with checkpoint_given_by(option):
+            _check_restored(config, vocabularies, labels, options, file)
+
+
+def _check_restored(
+    config: Any, vocabularies: Sequence[Vocabulary], labels: str, options: Any, file: Path
+) -> None:
     checkpoint = read_checkpoint(file)
     if is_ours(checkpoint):
         require_fit(file, checkpoint)
@@ -103,7 +114,7 @@ def check_restored(config: Any, vocabularies: Sequence[Vocabulary], labels: str 
             f"the checkpoint has {d.has}, this run asks for {d.asks}" for d in found
         )
         remedy = _remedy(options, ours, found)
-        raise ValueError(f"{file} is of another model: {differing}; {remedy}")
+        raise CheckpointError(f"{file} is of another model: {differing}; {remedy}")
     check_vocabulary(file, checkpoint, *vocabularies)
     known = find_option(checkpoint, "model", LABEL_DIGEST)
     # Weights may be reused for another task, but a resumed run must have its own labels and text.

@@ -1,8 +1,11 @@
-"""What is wrong with a checkpoint is said in a line that begins with its path, whoever reads it."""
+"""Errors about a checkpoint: they name the option that gave it and the file, in every command."""
 
+import io
 import math
 import os
+import shutil
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +14,9 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_plugins.analysis.figure_inputs import load_figure_input
-from fairseq_plugins.evaluation import language_model as evaluation
-from fairseq_plugins.evaluation.average import average
-from fairseq_plugins.evaluation.translator import Translator
-from fairseq_plugins.integrations.roberta import to_huggingface
+from fairseq_plugins.cli import analyse, convert, evaluate, finetune, train_table
+from fairseq_plugins.evaluation import average, translate
 from fairseq_plugins.modules.identity import LM, ROBERTA, TRANSLATION
-from fairseq_plugins.translation.decoding import Decoding
 from tests import checkpoints
 from tests.hostile import expression
 
@@ -125,46 +124,93 @@ OF_TRAINING: dict[str, Callable[[State], Any]] = {
 
 @dataclass(frozen=True)
 class Reader:
-    """Of what model a command or a training reads a checkpoint, and how."""
+    """What reads a checkpoint of a model, and the option that gives the file."""
 
     model: str
-    read: Callable[[Path, Path], Any]
+    option: str
+    read: Callable[[Path, Path], Any]  # a file and its data; raises what is printed
 
 
-def _evaluate(path: Path, data: Path) -> None:
-    evaluation.load(evaluation.EvaluationOptions(path, data))
+class Refused(ValueError):
+    """The last line that a command has printed, without its name."""
+
+
+def _run(main: Callable[[list[str]], int], *words: str | Path) -> None:
+    said = io.StringIO()
+    with redirect_stderr(said), redirect_stdout(io.StringIO()):
+        try:
+            status = main([str(word) for word in words])
+        except SystemExit as end:
+            status = end.code
+    if status:
+        raise Refused(said.getvalue().strip().splitlines()[-1].partition(" error: ")[2])
+
+
+def _average(path: Path, data: Path) -> None:
+    folder = path.with_name("training")
+    folder.mkdir(exist_ok=True)
+    for file, updates in ((data / "s.pt", 4), (path, 5)):
+        if file.exists():
+            shutil.copyfile(file, folder / f"checkpoint_1_{updates}.pt")
+    _run(average.main, folder, "--last", "2", "--output", path.with_name("average"))
 
 
 def _translate(path: Path, data: Path) -> None:
-    Translator(path, data, Decoding(), cpu=True)
+    (text := path.with_name("text")).write_text("a b\n")
+    _run(translate.main, text, "--checkpoint", path, "--data", data, "--cpu")
 
 
 def _convert(path: Path, data: Path) -> None:
-    (target := data / "converted").mkdir(exist_ok=True)
-    to_huggingface(path, target, data)
+    target = path.with_name("converted")
+    _run(convert.main, "to-huggingface", path, target, "--bpe", data)
 
 
-def _resume(path: Path, data: Path) -> None:
-    config = checkpoints.configure(LM, data, position_encoding="rope")
-    config.checkpoint.save_dir, config.checkpoint.restore_file = str(data), str(path)
-    path.is_file() or path.write_bytes(b"")  # else training starts anew, as it should
-    checkpoints.build(LM, config)
+def _analyse(command: str, *more: str) -> Callable[[Path, Path], None]:
+    return lambda path, data: _run(
+        analyse.main, *command.split(), path, "--data", data, "--cpu", *more
+    )
 
 
-def _init_from(path: Path, data: Path) -> None:
-    config = checkpoints.configure(LM, data, position_encoding="rope", init_from=str(path))
-    config.checkpoint.save_dir = str(data / "none")
-    checkpoints.build(LM, config)
+def _evaluate(path: Path, data: Path) -> None:
+    _run(evaluate.main, "--path", path, "--data", data, "--device", "cpu")
+
+
+def _train(option: str) -> Callable[[Path, Path], None]:
+    """Return a function that builds a model for a training that starts from the file."""
+
+    def build(path: Path, data: Path) -> None:
+        options = {"init_from": str(path)} if option == "init_from" else {}
+        config = checkpoints.configure(LM, data, position_encoding="rope", **options)
+        config.checkpoint.save_dir = str(path.with_name("trained"))
+        if not options:
+            path.is_file() or path.write_bytes(b"")  # else training starts anew, as it should
+            config.checkpoint[option] = str(path)
+        checkpoints.build(LM, config)
+
+    return build
 
 
 READERS = {
-    "evaluate": Reader(LM, _evaluate),
-    "average": Reader(TRANSLATION, lambda path, data: average([path, path])),
-    "translate": Reader(TRANSLATION, _translate),
-    "convert": Reader(ROBERTA, _convert),
-    "figure": Reader(ROBERTA, lambda path, data: load_figure_input("x", path, data, cpu=True)),
-    "resume": Reader(LM, _resume),
-    "init_from": Reader(LM, _init_from),
+    "evaluate": Reader(LM, "--path", _evaluate),
+    "average": Reader(TRANSLATION, "FOLDER", _average),
+    "translate": Reader(TRANSLATION, "--checkpoint", _translate),
+    "convert": Reader(ROBERTA, "SOURCE", _convert),
+    "figure": Reader(ROBERTA, "--checkpoint", _analyse("figure 2 --output x --checkpoint")),
+    "resume": Reader(LM, "`restore_file`", _train("restore_file")),
+    "init_from": Reader(LM, "`init_from`", _train("init_from")),
+}
+# These read them as those above do.
+ALSO = {
+    "identical-words": Reader(LM, "--path", _analyse("identical-words --path")),
+    "extrapolation": Reader(
+        LM, "--path", _analyse("extrapolation --path", "--lengths", "1x", "--split", "valid")
+    ),
+    "finetune_from_model": Reader(LM, "`finetune_from_model`", _train("finetune_from_model")),
+    "fairseq": Reader(
+        LM,
+        "`path` or `restore_file`",
+        lambda path, _: checkpoint_utils.load_model_ensemble_and_task([str(path)]),
+    ),
 }
 ENCODINGS = {LM: "rope", ROBERTA: "learned", TRANSLATION: "rope"}
 
@@ -192,36 +238,57 @@ def refusal(reader: Reader, path: Path, data: Path) -> str:
         reader.read(path, data)
     said = str(error.value)
     assert not Path("ran").exists()
-    assert said.startswith(str(path)), said
+    assert said.startswith(reader.option) and path.name in said, said
     assert len(said) < 2000 and SECRET not in said and "weights_only" not in said
     return said
 
 
-@pytest.mark.parametrize("name", READERS)
-def test_a_sound_one_is_read(name: str, folders: dict[str, Path]) -> None:
-    data = folders[READERS[name].model]
-    READERS[name].read(data / "s.pt", data)
+@pytest.mark.parametrize("name", [*READERS, *ALSO])
+def test_a_sound_one_is_read(name: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    reader = (READERS | ALSO)[name]
+    data, path = folders[reader.model], tmp_path / "checkpoint_1_5.pt"
+    shutil.copyfile(data / "s.pt", path)
+    reader.read(path, data)
 
 
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("fault", [*CHANGES, *DAMAGES])
 def test_a_fault_is_named(fault: str, name: str, folders: dict[str, Path], tmp_path: Path) -> None:
-    if (fault, name) == ("another encoding", "init_from"):
-        return  # which is what it is for
-    reader, path = READERS[name], tmp_path / "checkpoint.pt"
-    data = folders[reader.model]
+    if (fault, name) in (("another encoding", "init_from"), ("missing", "average")):
+        return  # which is what it is for; there are fewer then
+    _refuses(READERS[name], fault, folders, tmp_path)
+
+
+@pytest.mark.parametrize("name", ALSO)
+@pytest.mark.parametrize("fault", ["code", "a resolver", "a resolver in the data", "half", "empty"])
+def test_other_commands_read_no_more(
+    fault: str, name: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    _refuses(ALSO[name], fault, folders, tmp_path)
+
+
+@pytest.mark.parametrize("fault", ["code", "half", "empty", "no options"])
+@pytest.mark.parametrize("command", ["finetune", "table", "table of a published scale"])
+def test_a_start_is_refused_before_any_work(
+    fault: str, command: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    (examples := tmp_path / "own.tsv").write_text("label\tsentence\n" + "a\tb c\nb\tc\n" * 10)
+    table = [train_table.main, "bert_table4", "--rows", "shaw_only", "--dry-run", "--scale"]
+    words = {
+        "finetune": [finetune.main, examples, "--output", tmp_path / "tuned"],
+        "table": [*table, "toy"],
+        "table of a published scale": [*table, "published"],
+    }[command]
+    if (fault, command) == ("no options", "table"):
+        return  # as a published one may be
+    reader = Reader(ROBERTA, "`--start`", lambda path, _: _run(*words, "--start", path))
+    _refuses(reader, fault, folders, tmp_path)
+
+
+def _refuses(reader: Reader, fault: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    data, path = folders[reader.model], tmp_path / "checkpoint_1_5.pt"
     _write_faulty(fault, data / "s.pt", path)
     refusal(reader, path, data)
-
-
-@pytest.mark.parametrize("fault", ["code", "a resolver", "a resolver in the data", "half"])
-def test_commands_of_fairseq_read_no_more(
-    fault: str, folders: dict[str, Path], tmp_path: Path
-) -> None:
-    """fairseq-generate, fairseq-eval-lm and fairseq-validate load models by this function."""
-    reader = Reader(LM, lambda path, _: checkpoint_utils.load_model_ensemble_and_task([str(path)]))
-    _write_faulty(fault, folders[LM] / "s.pt", tmp_path / "checkpoint.pt")
-    refusal(reader, tmp_path / "checkpoint.pt", folders[LM])
 
 
 def _write_faulty(fault: str, sound: Path, path: Path) -> None:

@@ -197,7 +197,7 @@ def test_anything_else_is_refused(damage: Any, parts: list[str], tmp_path: Path)
     checkpoint = torch.load(path, weights_only=True)
     damage(checkpoint["model"])
     torch.save(checkpoint, path)
-    with pytest.raises(ValueError, match="`init_from` must differ only") as error:
+    with pytest.raises(ValueError, match=r"^`init_from` must .* must differ only") as error:
         build(encoding="rope", init_from=str(path))
     assert all(part in str(error.value) for part in parts)
 
@@ -238,7 +238,7 @@ def test_a_file_that_is_no_checkpoint(content: bytes | None, tmp_path: Path) -> 
     path = tmp_path / "model.pt"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"^\S*model\.pt"):
+    with pytest.raises(CheckpointError, match=r"^`init_from` must .*model\.pt"):
         build(init_from=str(path))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from fairseq_plugins.cli.train_table import main
 from fairseq_plugins.experiments.devices import Devices
@@ -93,7 +94,7 @@ def test_a_page_is_of_one_start(place: Path) -> None:
 
 
 def test_at_scale_paper_both_phases_follow_from_it(place: Path, capsys) -> None:
-    publish(place)
+    torch.save({"model": {"weights": 1}}, place / publish(place).checkpoint)
     words = ["bert_table2", "--scale", "paper", "--rows", "shaw_only", "--dry-run"]
     assert main([*words, "--start", PUBLISHED], place) == 0
     printed = capsys.readouterr().out
