@@ -22,7 +22,9 @@ def test_a_gpu_computes_what_a_cpu_does(name, attention, causal):
         given = x.clone().to(device).requires_grad_()
         output = layer(given, at.to(device))
         output.square().sum().backward()
-        found = {n: p.grad.cpu() for n, p in layer.named_parameters() if p.grad is not None}
+        # A copy: moving the layer moves the gradients of its parameters, in place.
+        named = layer.named_parameters()
+        found = {n: p.grad.cpu().clone() for n, p in named if p.grad is not None}
         results.append({"output": output.cpu(), "input": given.grad.cpu(), **found})
     expected, actual = results
     assert actual.keys() == expected.keys()

@@ -88,8 +88,9 @@ def check_attention(
     if normalizer == "floored":
         options["min_cosine"] = 0.3
     if normalizer == "clamped":
-        # As large as a typical q . k: rounding of smaller sums would be all that is seen.
-        options["epsilon"] = shape.features**0.5
+        # A quarter of a typical sum of q . k over the whole length, so that some sums are clamped
+        # and some not; where sums near 0 divide, rounding is all that is seen.
+        options["epsilon"] = (shape.features * shape.length) ** 0.5 / 4
     if normalizer == "plain":
         rows = (shape.batch, shape.heads, shape.length)
         for name in ("normalizer_q", "normalizer_k"):
