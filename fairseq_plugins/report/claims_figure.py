@@ -31,15 +31,12 @@ _WIDEST = 92  # characters of a claim per line
 _PAPERS: Any = {"color": "white", "markeredgecolor": "#3b4252", "zorder": 3}
 
 
-def draw_claims(
-    claims: Sequence[Claim], verdicts: Mapping[str, Verdict], scale: str, stem: Path
-) -> None:
+def draw_claims(claims: Sequence[Claim], verdicts: Mapping[str, Verdict], stem: Path) -> None:
     """Draw a bar of all verdicts, and below the intervals of claims above their baseline.
 
     Args:
         claims: claims of all papers.
-        verdicts: verdicts at a scale, by claim.
-        scale: name of the scale.
+        verdicts: verdict by claim.
         stem: path of PNG and SVG without suffix.
     """
     counts = Counter(verdicts[claim.name].word for claim in claims)
@@ -54,14 +51,12 @@ def draw_claims(
     picture = Picture(figsize=(11, 1.9 + 0.34 * len(shown)), layout="constrained")
     heights = [1.1, max(1.0, 0.45 * len(shown))]
     bar, lines = picture.subplots(2, 1, height_ratios=heights)
-    _bar(bar, counts, scale)
+    _bar(bar, counts)
     _intervals(lines, shown)
     save_picture(picture, stem)
 
 
-def draw_summary(
-    claims: Sequence[Claim], verdicts: Mapping[str, Verdict], scale: str, stem: Path
-) -> None:
+def draw_summary(claims: Sequence[Claim], verdicts: Mapping[str, Verdict], stem: Path) -> None:
     """Draw a small picture with a bar for each paper; arguments as for `draw_claims`."""
     papers: dict[str, Counter[str]] = {}
     for claim in claims:
@@ -74,15 +69,15 @@ def draw_summary(
     panel.set_yticks(range(len(papers)), names, fontsize=9)
     panel.set_xticks([])
     panel.spines[:].set_visible(False)
-    _head(panel, bars[0], sum(papers.values(), Counter()), scale, height=1.02)
+    _head(panel, bars[0], sum(papers.values(), Counter()), height=1.02)
     save_picture(picture, stem)
 
 
-def _bar(panel: Any, counts: Counter[str], scale: str) -> None:
+def _bar(panel: Any, counts: Counter[str]) -> None:
     bar = _stack(panel, 0, counts)
     panel.set_xlim(0, counts.total())
     panel.set_axis_off()
-    _head(panel, bar, counts, scale, height=0.9)
+    _head(panel, bar, counts, height=0.9)
 
 
 def _stack(panel: Any, place: int, counts: Counter[str]) -> list[Any]:
@@ -94,9 +89,9 @@ def _stack(panel: Any, place: int, counts: Counter[str]) -> list[Any]:
     return parts
 
 
-def _head(panel: Any, bar: Sequence[Any], counts: Counter[str], scale: str, height: float) -> None:
+def _head(panel: Any, bar: Sequence[Any], counts: Counter[str], height: float) -> None:
     """Write the title, and a legend of the bar's parts below."""
-    title = f"{counts.total()} claims of the papers, judged by the runs at scale {scale}"
+    title = f"{counts.total()} claims of the papers, each judged where it is measured best"
     panel.set_title(title, loc="left", pad=24)
     words = [f"{counts[word]} {word}" for word in _COLOURS if counts[word]]
     bar = [part for part, word in zip(bar, _COLOURS, strict=True) if counts[word]]

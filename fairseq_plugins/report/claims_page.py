@@ -14,11 +14,16 @@ from fairseq_plugins.papers import CLAIMS, UNJUDGED
 from fairseq_plugins.papers.claims import Claim, Unjudged
 from fairseq_plugins.records.results import Say
 from fairseq_plugins.report.claims_text import effect_text, interval_text, tie_text
-from fairseq_plugins.statistics.claims import Verdicts, printed, smaller_than_printed
+from fairseq_plugins.statistics.claims import (
+    Verdicts,
+    best_verdicts,
+    printed,
+    smaller_than_printed,
+    without_needless,
+)
 from fairseq_plugins.statistics.inference import MOST_SEEDS
 from fairseq_plugins.statistics.table_results import read_numbers
 from fairseq_plugins.statistics.verdicts import (
-    COMPUTED,
     CONFIRMED,
     CONTRADICTED,
     NOT_RUN,
@@ -39,7 +44,7 @@ def write_claims(root: Path, say: Say) -> dict[str, Counter[str]]:
     say: called with a sentence on each result that is left out.
     """
     numbers = read_numbers(root, say=say)
-    verdicts = judge_by_scale(CLAIMS, numbers)
+    verdicts = without_needless(judge_by_scale(CLAIMS, numbers))
     results = root / root_folder("results")
     render_claims(CLAIMS, verdicts, UNJUDGED).write(results / f"{PAGE}.md")
     write_json(results / f"{PAGE}.json", as_data(CLAIMS, verdicts))
@@ -48,25 +53,21 @@ def write_claims(root: Path, say: Say) -> dict[str, Counter[str]]:
 
 
 def _draw(results: Path, verdicts: Verdicts) -> None:
-    """Draw the pictures for the scale with most decided claims, if matplotlib is installed."""
-
-    def decided(scale: str) -> int:
-        words = [verdict.word for verdict in verdicts[scale].values()]
-        return words.count(CONFIRMED) + words.count(CONTRADICTED)
-
+    """Draw the pictures of the best verdicts, if matplotlib is installed."""
     try:
         from fairseq_plugins.report.claims_figure import draw_claims, draw_summary
     except ImportError:
         return
     if verdicts:
-        scale = max((scale for scale in verdicts if scale != COMPUTED), key=decided)
-        claims = [claim for claim in CLAIMS if claim.name in verdicts[scale]]
-        draw_claims(claims, verdicts[scale], scale, results / PAGE)
-        draw_summary(claims, verdicts[scale], scale, results / SUMMARY)
+        best = {name: verdict for name, (_, verdict) in best_verdicts(verdicts).items()}
+        claims = [claim for claim in CLAIMS if claim.name in best]
+        draw_claims(claims, best, results / PAGE)
+        draw_summary(claims, best, results / SUMMARY)
 
 
 def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]:
     """Return claims and verdicts as JSON data."""
+    best = best_verdicts(verdicts)
     return [
         {
             "name": claim.name,
@@ -77,6 +78,7 @@ def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]
             "mismatch": claim.mismatch,
             "note": claim.note,
             "printed_effect": effect.effect if (effect := printed(claim).estimate) else None,
+            "best_scale": best[claim.name][0] if claim.name in best else None,
             "verdicts": {
                 scale: {
                     "verdict": (verdict := found[claim.name]).word,
@@ -100,9 +102,15 @@ def render_claims(
     claims: Sequence[Claim], verdicts: Verdicts, unjudged: Sequence[Unjudged] = ()
 ) -> Page:
     """Make the page."""
-    counts = {scale: Counter(_kinds(claims, found)) for scale, found in verdicts.items()}
-    lines = [[f"`{s}`", *(str(count[word]) for word in _COUNTED)] for s, count in counts.items()]
-    result = [markdown_table(["scale", *_COUNTED], lines, left=1), bullets(LEGEND), *_PICTURE]
+    best = {name: verdict for name, (_, verdict) in best_verdicts(verdicts).items()}
+    by_scale = {_BEST: best, **{f"`{scale}`": found for scale, found in verdicts.items()}}
+    counts = {name: Counter(_kinds(claims, found)) for name, found in by_scale.items()}
+    lines = [[name, *(str(count[word]) for word in _COUNTED)] for name, count in counts.items()]
+    result = [
+        markdown_table(["scale", *_COUNTED], lines, left=1),
+        bullets([_LARGEST, *LEGEND]),
+        *_PICTURE,
+    ]
     sections = []
     for paper in dict.fromkeys(claim.paper for claim in claims):
         own = [claim for claim in claims if claim.paper == paper]
@@ -129,6 +137,12 @@ _PICTURE = (
     "In the picture a dot is the effect here, the bar its interval, a diamond the paper's number "
     "(left out where it is far outside). Each bar has a scale of its own; the claim begins at the "
     "dashed line and holds to the right of it.",
+)
+_LARGEST = (
+    "A claim is measured best at the largest scale with an interval and a row above its trivial "
+    "baselines. `mini` trains small models from scratch. `published` fine-tunes a published model "
+    "with learned positions: there comparisons with `learned` also measure how far the other rows "
+    "have come back to it."
 )
 _SITE = (
     "With the numbers, seeds and commands behind each claim: `fairseq-pe report`, which makes "
@@ -165,6 +179,7 @@ _METHOD = (
 )
 
 
+_BEST = "each where it is measured best"
 _BOTH, _UNSURE = "undecided: interval on both sides", "undecided: without interval"
 _AT_FLOOR = "undecided: at the floor"
 _SMALLER = "of these smaller than the paper's"

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers import SCALE_NAMES, TABLES
 from fairseq_plugins.papers.bert_correlations import PRINTED
 from fairseq_plugins.papers.claims import Claim, Computed, Correlation, Speed
 from fairseq_plugins.statistics.comparisons import Cells, printed_cells
@@ -12,6 +12,7 @@ from fairseq_plugins.statistics.inference import sample_mean
 from fairseq_plugins.statistics.verdicts import (
     NOT_RUN,
     UNDECIDED,
+    UNTESTED,
     Numbers,
     Verdict,
     begins_at,
@@ -25,6 +26,43 @@ FARTHEST = 3.0
 
 # By scale, then by the name of each claim that the scale can decide.
 Verdicts = Mapping[str, Mapping[str, Verdict]]
+
+
+def best_verdicts(verdicts: Verdicts) -> dict[str, tuple[str, Verdict]]:
+    """Choose for each claim the scale that measures it best, and the verdict there.
+
+    That is the largest scale with an interval and a row above its trivial baselines; without one,
+    a scale that says that the claim cannot be tested; then one with any number.
+    """
+    sizes = {scale: size for size, scale in enumerate(SCALE_NAMES)}
+    best: dict[str, tuple[str, Verdict]] = {}
+    for scale in sorted(verdicts, key=lambda scale: sizes.get(scale, -1)):
+        for name, verdict in verdicts[scale].items():
+            if name not in best or _rank(verdict) >= _rank(best[name][1]):
+                best[name] = scale, verdict
+    return best
+
+
+def _rank(verdict: Verdict) -> int:
+    if verdict.word == NOT_RUN:
+        return 0
+    if verdict.word == UNTESTED:
+        return 2
+    unsure = verdict.at_floor or (verdict.word == UNDECIDED and not verdict.has_interval)
+    return 1 if unsure else 3
+
+
+def without_needless(verdicts: Verdicts) -> dict[str, dict[str, Verdict]]:
+    """Leave out `not run` at a scale where another scale measures the claim."""
+    best = best_verdicts(verdicts)
+    return {
+        scale: {
+            name: verdict
+            for name, verdict in found.items()
+            if verdict.word != NOT_RUN or _rank(best[name][1]) < 2
+        }
+        for scale, found in verdicts.items()
+    }
 
 
 def printed(claim: Claim) -> Verdict:

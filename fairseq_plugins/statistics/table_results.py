@@ -18,6 +18,7 @@ from fairseq_plugins.papers.tables import Table, of_study, without_paper
 from fairseq_plugins.records.recipe import differences
 from fairseq_plugins.records.results import Result, Say, mismatch, read_results, run_of
 from fairseq_plugins.records.runs import LOCAL, Run, Study
+from fairseq_plugins.statistics.claims import without_needless
 from fairseq_plugins.statistics.comparisons import Cells
 from fairseq_plugins.statistics.derived import with_derived
 from fairseq_plugins.statistics.floors import Floors
@@ -289,7 +290,7 @@ class Evidence:
     @cached_property
     def verdicts(self) -> dict[str, dict[str, Verdict]]:
         """Verdicts by scale, then by the claim's name."""
-        return judge_by_scale(CLAIMS, self.numbers)
+        return without_needless(judge_by_scale(CLAIMS, self.numbers))
 
     def find(self, table: str, scale: str) -> TableResults | None:
         """Return the results of a table at a scale; None without any file."""

@@ -21,14 +21,16 @@ from fairseq_plugins.papers.claims import (
     Threshold,
 )
 from fairseq_plugins.report.claims_page import as_data, render_claims
-from fairseq_plugins.statistics.claims import printed
+from fairseq_plugins.statistics.claims import best_verdicts, printed, without_needless
 from fairseq_plugins.statistics.derived import updates_to
+from fairseq_plugins.statistics.inference import Estimate
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.table_results import read_numbers
 from fairseq_plugins.statistics.verdicts import (
     NOT_RUN,
     UNTESTED,
     Numbers,
+    Verdict,
     judge,
     judge_by_scale,
 )
@@ -268,9 +270,7 @@ def test_damaged_results_stop_nothing(root, make_result, capsys):
     assert f"| `toy` | 0 | 0 | 0 | 0 | 0 | 0 | 0 | {len(trained)} | 0 |" in page
     for stem in ("claims", "claims-summary"):
         drawn = (root / "results" / f"{stem}.svg").read_text()
-        assert (
-            f"{len(trained)} claims of the papers" in drawn and f"{len(trained)} not run" in drawn
-        )
+        assert f"{len(CLAIMS)} claims of the papers" in drawn and "not run" in drawn
     assert len(json.loads((root / "results" / "claims.json").read_text())) == len(CLAIMS)
 
 
@@ -305,6 +305,38 @@ def test_the_page_has_every_verdict_and_the_json_the_same():
     assert data["verdicts"]["mini"]["verdict"] == "confirmed"
     assert data["verdicts"]["mini"]["effect"] == pytest.approx(-9.9)
     assert data["printed_effect"] == pytest.approx(-0.61)
+
+
+def test_the_best_scale_has_an_interval_off_the_floor():
+    def found(word, *, at_floor=False, low=-1.0):
+        return Verdict(word, Estimate(1.0, low, 2.0, 0.5, 3), at_floor=at_floor)
+
+    none = Verdict("not run")
+    verdicts = {
+        "mini": {
+            "both": found("confirmed"),
+            "floor": found("undecided", at_floor=True),
+            "alone": found("confirmed"),
+            "untested": found("undecided", at_floor=True),
+            "one seed": found("undecided", low=None),
+        },
+        "published": {
+            "both": found("undecided"),
+            "floor": none,
+            "alone": none,
+            "untested": Verdict(UNTESTED),
+            "one seed": found("undecided", low=None),
+        },
+    }
+    best = {name: scale for name, (scale, _) in best_verdicts(verdicts).items()}
+    assert best == {
+        "both": "published",
+        "floor": "mini",
+        "alone": "mini",
+        "untested": "published",
+        "one seed": "published",
+    }
+    assert set(verdicts["published"]) - set(without_needless(verdicts)["published"]) == {"alone"}
 
 
 def test_a_claim_says_where_the_corrected_verdict_of_its_table_is_a_tie():
