@@ -1,9 +1,11 @@
 """MkDocs: below its heading on docs/encodings.md, a picture of what each encoding does.
 
-The repository has some in docs/pictures; the others are drawn for the site, in some twenty seconds.
+The repository has some in docs/pictures; the others are drawn for the site, in half a minute. The
+environment variable SITE_PICTURES names a folder to keep them in: what is there is not drawn again.
 `python docs/site_pictures.py FOLDER` draws them.
 """
 
+import contextlib
 import os
 import re
 import subprocess
@@ -20,7 +22,8 @@ PICTURES = Path("docs", "pictures")
 
 def on_files(files: Files, config: Any) -> Files:
     """Add what is drawn, by a process of its own, since imports of encodings silence logging."""
-    with tempfile.TemporaryDirectory() as folder:
+    kept = os.environ.get("SITE_PICTURES")
+    with contextlib.nullcontext(kept) if kept else tempfile.TemporaryDirectory() as folder:
         subprocess.run(
             [sys.executable, __file__, folder],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -52,7 +55,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
 
 def draw_missing(folder: Path) -> None:
-    """Draw each encoding that has no picture in the repository: <name>.png in a folder.
+    """Draw each encoding without a picture in the repository or the folder, as <name>.png there.
 
     No SVG, which would take as long again.
     """
@@ -63,7 +66,7 @@ def draw_missing(folder: Path) -> None:
 
     torch.set_num_threads(1)
     for name in sorted(ENCODINGS):
-        if not (ROOT / PICTURES / f"{name}.png").is_file():
+        if not any((place / f"{name}.png").is_file() for place in (ROOT / PICTURES, folder)):
             seen = picture.observe(name, picture.build(name), length=picture.LENGTH)
             drawn = picture_files.draw(seen)
             drawn.savefig(folder / f"{name}.png", dpi=picture_files.DPI)

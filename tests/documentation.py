@@ -72,12 +72,17 @@ def in_python(words: tuple[str, ...]) -> tuple[str, list[str]]:
     return rest[1], rest[2:]
 
 
-def build_documentation(folder: Path) -> str:
-    """Build the site, strictly; what was printed. Takes half a minute."""
+def build_documentation(folder: Path, pictures: Path | None = None) -> str:
+    """Build the site, strictly; what was printed.
+
+    pictures: a folder with pictures of encodings, where those that are missing are drawn; without
+    one all of them are drawn, in half a minute.
+    """
+    kept = {"SITE_PICTURES": str(pictures)} if pictures else {}
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)],
         cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", **kept},
         capture_output=True,
         text=True,
         check=False,

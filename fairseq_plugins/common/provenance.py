@@ -1,5 +1,6 @@
 """Provenance of results: data, commit, versions and hardware, without machine names."""
 
+import functools
 import hashlib
 import json
 import os
@@ -169,9 +170,14 @@ def _git(root: Path, *words: str) -> str | None:
 
 def versions() -> dict[str, str]:
     """Return versions of Python and libraries; fairseq may be any distribution of that module."""
+    return {"python": platform.python_version(), **_library_versions()}
+
+
+@functools.cache  # reads the lists of files of all installed distributions, for half a second
+def _library_versions() -> Mapping[str, str]:
     import importlib.metadata  # slow to import; --help stays fast
 
-    found = {"python": platform.python_version()}
+    found = {}
     installed = importlib.metadata.packages_distributions()
     for package in _PACKAGES:
         module = package.replace("-core", "")

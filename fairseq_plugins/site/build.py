@@ -26,7 +26,7 @@ from fairseq_plugins.site.compare import compare_data
 from fairseq_plugins.site.correlations import correlations_views
 from fairseq_plugins.site.encodings import encoding_page, encoding_views, look
 from fairseq_plugins.site.figures import FigureView, figure_views, ranking, results_of
-from fairseq_plugins.site.runs import KINDS, CellView, cell_view, script, shared_of, typed
+from fairseq_plugins.site.runs import KINDS, CellView, script, table_cells, typed
 from fairseq_plugins.site.speed import machines, table9, timing_command
 from fairseq_plugins.site.tables import attentions_of, floor_texts, side_by_side, site_lines
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
@@ -91,6 +91,7 @@ class Site:
         )
         self.pages: list[str] = []
         self.figures: Sequence[FigureView] = figure_views(evidence)
+        self.runs = {one.page: table_cells(one) for one in evidence.tables if one.shown}
 
     def write(self, page: str, template: str, **values: Any) -> None:
         """Render a page."""
@@ -180,7 +181,7 @@ def _tables(site: Site) -> None:
     for one in site.evidence.tables:
         lines = site.lines(one)
         rows = list(dict.fromkeys(row for row, _ in one.runs))
-        shared = shared_of(one) if one.shown else None
+        runs = site.runs.get(one.page)
         site.write(
             one.page,
             "table.html",
@@ -200,12 +201,11 @@ def _tables(site: Site) -> None:
             comparisons=comparisons(one.judged),
             floor_sections=floors_section(one.judged),
             ranking=ranking(one),
-            shared=shared,
+            shared=runs.shared if runs else None,
             script=script(one, rows, one.table.attentions, []) if one.shown else "",
         )
-        if shared:
-            for row, attention in one.runs:
-                _cell(site, one, cell_view(one, row, attention, shared))
+        for cell in runs.cells if runs else ():
+            _cell(site, one, cell)
 
 
 def _cell(site: Site, found: TableResults, cell: CellView) -> None:
@@ -220,7 +220,7 @@ def _cell(site: Site, found: TableResults, cell: CellView) -> None:
 
 
 def _compare(site: Site) -> None:
-    data = htmlsafe_json_dumps(compare_data(site.evidence), separators=(",", ":"))
+    data = htmlsafe_json_dumps(compare_data(site.evidence, site.runs), separators=(",", ":"))
     write_text(site.folder / "static" / "compare-data.js", f"window.compareData = {data};\n")
     encodings = sorted({row for one in site.evidence.tables for row, _ in one.runs})
     site.write("compare.html", "compare.html", encodings=encodings)

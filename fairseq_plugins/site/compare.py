@@ -4,21 +4,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairseq_plugins.report.differences import probability
-from fairseq_plugins.site.runs import cell_view, joined, shared_of
+from fairseq_plugins.site.runs import TableCells, joined
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
 
 Data = dict[str, Any]
 MOST_POINTS = 12  # per curve
 
 
-def compare_data(evidence: Evidence) -> Data:
-    """Collect tables with cells and pairs; cells list settings their table does not share."""
-    return {"tables": [_table(one) for one in evidence.tables if one.shown]}
+def compare_data(evidence: Evidence, runs: Mapping[str, TableCells]) -> Data:
+    """Collect tables with cells and pairs; cells list settings their table does not share.
+
+    runs: those of each table with results, by its page.
+    """
+    return {"tables": [_table(one, runs[one.page]) for one in evidence.tables if one.shown]}
 
 
-def _table(found: TableResults) -> Data:
-    shared = shared_of(found)
-    cells = [cell_view(found, row, attention, shared) for row, attention in found.runs]
+def _table(found: TableResults, runs: TableCells) -> Data:
     column = found.table.ranked_by
     return {
         "name": f"{found.table.source}, {found.scale}",
@@ -26,7 +27,7 @@ def _table(found: TableResults) -> Data:
         "metric": column.label,
         "higher": column.higher_is_better,
         "digits": column.digits,
-        "config": joined(shared.configuration),
+        "config": joined(runs.shared.configuration),
         "cells": [
             {
                 "row": cell.row,
@@ -42,7 +43,7 @@ def _table(found: TableResults) -> Data:
                 },
                 "config": joined(cell.configuration),
             }
-            for cell in cells
+            for cell in runs.cells
         ],
         "pairs": pairs_of(found),
     }

@@ -77,9 +77,24 @@ class Shared:
     commands: Sequence[str]
 
 
-def shared_of(found: TableResults) -> Shared:
-    """Collect settings and data shared by all runs of a table."""
-    configurations = [_by_training(run) for run in found.shown]
+@dataclass(frozen=True)
+class TableCells:
+    """What all runs of a table share, and the runs of each of its cells."""
+
+    shared: Shared
+    cells: Sequence[CellView]
+
+
+def table_cells(found: TableResults) -> TableCells:
+    """Collect the runs of a table that has results."""
+    settings = {cell: [_by_training(run) for run in runs] for cell, runs in found.runs.items()}
+    shared = _shared_of(found, [one for own in settings.values() for one in own])
+    cells = [_cell_view(found, cell, own, shared) for cell, own in settings.items()]
+    return TableCells(shared, cells)
+
+
+def _shared_of(found: TableResults, configurations: Sequence[Mapping[str, Flat]]) -> Shared:
+    """Collect settings and data shared by all runs of a table, given the settings of each."""
     common = set.intersection(*(set(_items(one)) for one in configurations))
     data = set.intersection(*(set(flat(run["data"]).items()) for run in found.shown))
     commands = Counter(map(command_pattern, found.shown))
@@ -106,10 +121,15 @@ def command_pattern(run: Result) -> str:
     return re.sub(rf"(seed[= ]){seed}(?!\d)", r"\1SEED", text)
 
 
-def cell_view(found: TableResults, row: str, attention: str, shared: Shared) -> CellView:
-    """Collect the runs of one cell for its page."""
-    runs = found.runs[row, attention]
-    configurations = [_by_training(run) for run in runs]
+def _cell_view(
+    found: TableResults,
+    cell: tuple[str, str],
+    configurations: Sequence[Mapping[str, Flat]],
+    shared: Shared,
+) -> CellView:
+    """Collect the runs of one cell for its page, given the settings of each."""
+    row, attention = cell
+    runs = found.runs[cell]
     everywhere = set(_items(shared.configuration))
     own = set(_items(configurations[0])) - everywhere
     seeds = [run["seed"] for run in runs]
@@ -121,7 +141,7 @@ def cell_view(found: TableResults, row: str, attention: str, shared: Shared) -> 
         script=script(found, [row], [attention], seeds),
         seeds=seeds,
         metrics=_metrics(found, runs),
-        runs=_run_views(runs, found.files, shared.commands),
+        runs=_run_views(runs, configurations, found.files, shared.commands),
         configuration=_only(configurations[0], own),
         data={k: v for k, v in flat(runs[0]["data"]).items() if shared.data.get(k) != v},
     )
@@ -217,22 +237,20 @@ def joined(configuration: Mapping[str, Flat]) -> Flat:
     return {f"{name}: {key}" if name else key: v for name, key, v in _items(configuration)}
 
 
-def _differences(first: Result, run: Result) -> Flat:
-    """Return settings of a run unlike the first's, except seeds and names with seeds."""
-    one, own = (
-        {
-            key: _of_any_seed(value, of["seed"], key)
-            for key, value in joined(_by_training(of)).items()
-        }
-        for of in (first, run)
-    )
+def _differences(first: Flat, own: Flat, settings: Flat) -> Flat:
+    """Return settings of a run unlike the first's, except seeds and names with seeds.
+
+    Args:
+        first: the first run's settings with marks in place of its seed.
+        own: the run's settings likewise.
+        settings: the run's settings as they are.
+    """
     # The key of a shared seed differs from that of a training's own.
     keys = sorted(
         key
-        for key in one.keys() | own.keys()
-        if one.get(key) != own.get(key) and not key.endswith("common.seed")
+        for key in first.keys() | own.keys()
+        if first.get(key) != own.get(key) and not key.endswith("common.seed")
     )
-    settings = joined(_by_training(run))
     return {key: settings.get(key, "not set") for key in keys}
 
 
@@ -269,9 +287,19 @@ def _number(value: Any, digits: int | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
 
 
-def _run_views(runs: Sequence[Result], files: Path, commands: Sequence[str]) -> list[RunView]:
+def _run_views(
+    runs: Sequence[Result],
+    configurations: Sequence[Mapping[str, Flat]],
+    files: Path,
+    commands: Sequence[str],
+) -> list[RunView]:
     """Return a view of each run; circumstances of the first one are not repeated."""
     around = circumstances(runs[0])
+    settings = [joined(one) for one in configurations]
+    marked = [
+        {key: _of_any_seed(value, run["seed"], key) for key, value in one.items()}
+        for run, one in zip(runs, settings, strict=True)
+    ]
     return [
         RunView(
             seed=run["seed"],
@@ -280,13 +308,13 @@ def _run_views(runs: Sequence[Result], files: Path, commands: Sequence[str]) -> 
                 one for one in circumstances(run) if run is runs[0] or one not in around
             ],
             commands=commands.index(command_pattern(run)) + 1,
-            differs=_differences(runs[0], run),
+            differs=_differences(marked[0], own, plain),
             curves={
                 ", ".join(filter(None, (name, KINDS[kind]))): points
                 for (name, kind), points in curves_of(run).items()
             },
         )
-        for run in runs
+        for run, own, plain in zip(runs, marked, settings, strict=True)
     ]
 
 

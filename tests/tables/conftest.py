@@ -1,17 +1,20 @@
 """A repository in a temporary folder, and results made up for it."""
 
+import itertools
 import math
 import shutil
 import subprocess
 import types
 from collections.abc import Callable
 from copy import deepcopy
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from fairseq_plugins.records import results
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner import launcher, slurm_queue, slurm_submission
@@ -45,6 +48,19 @@ def _quick_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     """Each run of a table draws all of its figures, which takes half of a test's time."""
     if "real_pictures" not in request.fixturenames:
         save_points(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def _different_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record another second in each result, so that one that is made again differs."""
+    seconds = itertools.count()
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.now(tz) + timedelta(seconds=next(seconds))
+
+    monkeypatch.setattr(results, "datetime", Clock)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from fairseq_plugins.report.render import figure_page
 from fairseq_plugins.site import charts
 from fairseq_plugins.site.compare import compare_data
 from fairseq_plugins.site.reading import read_evidence
+from fairseq_plugins.site.runs import table_cells
 from fairseq_plugins.statistics.table_results import Evidence
 
 ROOT = Path(__file__).parents[2]
@@ -118,7 +119,8 @@ def evidence(tmp_path: Path) -> Evidence:
 
 
 def test_the_page_that_compares_has_the_curves_of_a_language_model(evidence: Evidence) -> None:
-    (table,) = compare_data(evidence)["tables"]
+    (found,) = evidence.tables
+    (table,) = compare_data(evidence, {found.page: table_cells(found)})["tables"]
     curves = {cell["row"]: cell["curves"] for cell in table["cells"]}
     assert curves["base"] == {}
     assert [*curves["rope"][1]] == ["validation", "training"]

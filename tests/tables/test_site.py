@@ -17,7 +17,7 @@ from fairseq_plugins.site.formula import mathml
 from fairseq_plugins.site.kinds import kind_of
 from fairseq_plugins.site.markdown import to_html
 from fairseq_plugins.site.reading import read_evidence
-from fairseq_plugins.site.runs import cell_view, command_pattern, shared_of
+from fairseq_plugins.site.runs import command_pattern, table_cells
 from fairseq_plugins.site.tables import site_lines
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
 from tests.site_links import dead_links, pages
@@ -130,9 +130,10 @@ def test_a_cells_page_has_its_runs(site: Path) -> None:
 def test_the_commands_of_all_runs_are_on_the_tables_page_once(evidence: Evidence) -> None:
     """RoPE's first run has one of its own here."""
     (found,) = evidence.tables
-    shared = shared_of(found)
-    assert len(shared.commands) == 2
-    views = cell_view(found, "rope", "linear", shared).runs
+    collected = table_cells(found)
+    assert len(collected.shared.commands) == 2
+    (cell,) = (one for one in collected.cells if (one.row, one.attention) == ("rope", "linear"))
+    views = cell.runs
     assert [view.commands for view in views] == [2, 1, 1]
     assert not any(view.differs for view in views), "the seed and its folders are no difference"
     assert "machine" in dict(views[1].circumstances), "the first's machine is another one"
@@ -142,7 +143,7 @@ def test_the_commands_of_all_runs_are_on_the_tables_page_once(evidence: Evidence
 def test_commands_say_what_each_run_gave(name: str) -> None:
     """Fine-tuned rows start from the model of seed 1, whatever their own."""
     runs = [read_content(path) for path in sorted((RESULTS / name / "mini").glob("*-s[123].json"))]
-    shared = shared_of(TableResults(TABLES[name], "mini", runs, []))
+    shared = table_cells(TableResults(TABLES[name], "mini", runs, [])).shared
     for run in runs:
         words = {"ROW": run["row"], "ATTENTION": run["attention"], "SEED": str(run["seed"])}
         text = command_pattern(run)
