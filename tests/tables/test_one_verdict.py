@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers import PUBLISHED, TABLES
 from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.report.differences import orderings
 from fairseq_plugins.site.compare import pairs_of
@@ -12,15 +12,20 @@ from fairseq_plugins.statistics.judged import BETTER, TIE, WORSE
 from fairseq_plugins.statistics.table_results import TableResults
 
 RESULTS = Path(__file__).parents[2] / "results"
-COMMITTED = [name for name in TABLES if any((RESULTS / name / "mini").glob("*.json"))]
+COMMITTED = [
+    (name, scale)
+    for name in TABLES
+    for scale in ("mini", PUBLISHED)
+    if any((RESULTS / name / scale).glob("*.json"))
+]
 WORDS = {"holds": BETTER, "tie": TIE, "reversed": WORSE}
 
 
-@pytest.mark.parametrize("name", COMMITTED)
-def test_page_and_site_agree_on_all_committed_results(name: str) -> None:
-    table = TABLES[name]
-    runs = [read_content(path) for path in (RESULTS / name / "mini").glob("*.json")]
-    found = TableResults(table, "mini", runs, [])
+@pytest.mark.parametrize(("name", "scale"), COMMITTED)
+def test_page_and_site_agree_on_all_committed_results(name: str, scale: str) -> None:
+    table = TABLES[name].at(scale)
+    runs = [read_content(path) for path in (RESULTS / name / scale).glob("*.json")]
+    found = TableResults(table, scale, runs, [])
     site = pairs_of(found)
     labels = {row.label: row.name for row in table.rows}
     sign = " > " if table.ranked_by.higher_is_better else " < "
