@@ -59,10 +59,9 @@ def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
     if not word:
         if device.type == "cuda" and not _obstacle(device, dtype):
             return "triton"
-        # A compiled graph has plain operations: Dynamo cannot trace the search for the library.
-        if torch.compiler.is_compiling() or native.obstacle(device, dtype):
-            return "torch"
-        return "native"
+        # An exported program has plain operations, so that it runs without this package.
+        is_exported = torch.compiler.is_compiling() and torch.compiler.is_exporting()
+        return "torch" if is_exported or native.obstacle(device, dtype) else "native"
     if word not in BACKENDS:
         raise ValueError(f"`{VARIABLE}` must be one of {list(BACKENDS)}, but is {word!r}.")
     obstacles = {"triton": _obstacle, "native": native.obstacle}

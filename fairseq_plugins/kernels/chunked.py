@@ -103,7 +103,7 @@ class _ChunkedAttention(torch.autograd.Function):
         if is_native:
             computed = native.attend(q, k, v, *sums, min_cosine, epsilon)
         else:
-            computed = _attend_chunks(q, k, v, *sums, min_cosine, epsilon, chunk)
+            computed = attend_chunks(q, k, v, *sums, min_cosine, epsilon, chunk)
         output, denominator, floor, state, total, last_norm = computed
         divides = denominator is not None
         # Not rounded, since the denominator's slope is often a small difference of large numbers.
@@ -139,11 +139,11 @@ class _ChunkedAttention(torch.autograd.Function):
         if ctx.is_native:
             grads = native.gradients(*given, *clamping)
         else:
-            grads = _chunk_gradients(*given, *clamping, ctx.chunk)
+            grads = chunk_gradients(*given, *clamping, ctx.chunk)
         return (*grads, None, None, None, None)
 
 
-def _attend_chunks(
+def attend_chunks(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -208,7 +208,7 @@ def _attend_chunks(
     return output.view(v.shape), denominator, floor, *sums
 
 
-def _chunk_gradients(
+def chunk_gradients(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -220,10 +220,10 @@ def _chunk_gradients(
     epsilon: float | None,
     chunk: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Compute the gradients of ``_attend_chunks``, from the last chunk to the first.
+    """Compute the gradients of ``attend_chunks``, from the last chunk to the first.
 
     Args:
-        q: as ``k`` and ``v`` that given to ``_attend_chunks``.
+        q: as ``k`` and ``v`` that given to ``attend_chunks``.
         k: see ``q``.
         v: see ``q``.
         sums: ``kv``, ``k_sum`` and ``k_norm`` before the first key.

@@ -14,6 +14,7 @@ from fairseq_plugins.kernels.backend import (
 )
 from fairseq_plugins.kernels.bidirectional import bidirectional_attention
 from fairseq_plugins.kernels.chunked import LinearState, chunked_attention
+from fairseq_plugins.kernels.graph_operator import graph_attention
 from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
 from fairseq_plugins.kernels.precision import without_autocast
 from fairseq_plugins.kernels.products import causal_product
@@ -102,8 +103,20 @@ def causal_linear_attention(
         if divided is not None:
             return divided
     start = initial_state or _empty_state(k, v, norm_k)
-    is_fused = is_simple and normalizer_k is None and not takes_all_chunks(q.device)
-    if backend in ("torch", "native") and is_fused:
+    is_fused = is_simple and normalizer_k is None
+    if is_fused and backend == "native" and torch.compiler.is_compiling():
+        output, state = graph_attention(
+            q,
+            k,
+            v,
+            start,
+            min_cosine=min_cosine,
+            epsilon=epsilon,
+            chunk=chunk_size,
+            needs_state=needs_state,
+        )
+        return (output, state) if return_state else output
+    if is_fused and backend in ("torch", "native") and not takes_all_chunks(q.device):
         output, state = chunked_attention(
             q,
             k,

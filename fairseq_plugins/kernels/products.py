@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from fairseq_plugins.kernels.backend import choose_backend, takes_all_chunks
 from fairseq_plugins.kernels.chunked import LinearState, chunked_attention, chunks
+from fairseq_plugins.kernels.graph_operator import graph_attention
 from fairseq_plugins.kernels.naive import naive_causal_product
 from fairseq_plugins.kernels.precision import without_autocast
 
@@ -44,14 +45,20 @@ def causal_product(
             return triton_linear.causal_product(q, k, v, start)
         if backend == "naive":
             return naive_causal_product(q, k, v, start)
-        if takes_all_chunks(q.device):
+        in_graph = backend == "native" and torch.compiler.is_compiling()
+        if takes_all_chunks(q.device) and not in_graph:
             return _all_chunks(q, k, v, start, None, chunk)
         # Two tensors, since Dynamo cannot trace an argument twice.
         nothing = (start.new_empty(*start.shape[:2], 0) for _ in range(2))
         state = LinearState(start, *nothing)
-        output, state = chunked_attention(
-            q, k, v, state, min_cosine=None, chunk=chunk, backend=backend
-        )
+        if in_graph:
+            output, state = graph_attention(
+                q, k, v, state, min_cosine=None, chunk=chunk, needs_state=True
+            )
+        else:
+            output, state = chunked_attention(
+                q, k, v, state, min_cosine=None, chunk=chunk, backend=backend
+            )
         return output, state.kv
     _check_decay(log_decay, q)
     if takes_all_chunks(q.device):

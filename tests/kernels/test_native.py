@@ -150,3 +150,59 @@ def test_no_sizes_beyond_it_and_no_fakes(monkeypatch):
     assert not native.fits(*(torch.rand(1, 1, 0, 16) for _ in range(3)))
     assert not native.fits(*(torch.rand(1, 1, 4, 16, dtype=torch.float64) for _ in range(3)))
     assert not native.fits(*(torch.nn.Parameter(torch.rand(1, 1, 4, 16)) for _ in range(3)))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"min_cosine": 0.2}, {"epsilon": 0.5}, {"normalize": False}], ids=str
+)
+def test_a_compiled_graph_has_it_as_one_operator(options):
+    """To the bit what runs without a graph, with states and gradients, at two lengths."""
+    torch._dynamo.reset()
+    compiled = torch.compile(run_output, backend="aot_eager", fullgraph=True, dynamic=True)
+    for length in (70, 90):
+        torch.manual_seed(length)
+        leaves = [x.abs().requires_grad_() for x in (*inputs(length), *start_of())]
+        results = [call(leaves, options) for call in (run_output, compiled)]
+        grads = [torch.autograd.grad(x.square().sum(), leaves, allow_unused=True) for x in results]
+        assert torch.equal(*results)
+        # Norms are unused without a graph and have gradients of 0 in one.
+        pairs = [pair for pair in zip(*grads, strict=True) if pair[0] is not None]
+        assert len(pairs) >= 4 and all(map(torch.equal, *zip(*pairs, strict=True)))
+
+
+def run_output(leaves, options):
+    state = LinearState(*leaves[3:])
+    output, last = causal_linear_attention(
+        *leaves[:3], initial_state=state, return_state=True, **options
+    )
+    return output + last.kv.sum()
+
+
+def test_sizes_beyond_it_are_one_operator_of_a_graph_too():
+    torch._dynamo.reset()
+    leaves = [x.abs().requires_grad_() for x in inputs(70, features=9, values=5)]
+    compiled = torch.compile(causal_linear_attention, backend="aot_eager", fullgraph=True)
+    results = [call(*leaves) for call in (causal_linear_attention, compiled)]
+    grads = [torch.autograd.grad(x.square().sum(), leaves) for x in results]
+    assert torch.equal(*results) and all(map(torch.equal, *grads))
+
+
+def test_the_operator_is_one_of_pytorch():
+    leaves = [torch.rand(1, 2, 9, 8, requires_grad=True) for _ in range(3)]
+    state = [
+        torch.rand(shape, requires_grad=True) for shape in ((1, 2, 8, 8), (1, 2, 8), (1, 2, 1))
+    ]
+    operator = torch.ops.fairseq_plugins.linear_attention
+    torch.library.opcheck(operator, (*leaves, *state, 0.1, None, 64, True))
+    torch.library.opcheck(operator, (*leaves, *state, None, None, 64, True))
+
+
+def test_an_exported_program_runs_without_it():
+    class Attention(torch.nn.Module):
+        def forward(self, q, k, v):
+            return causal_linear_attention(q, k, v)
+
+    tensors = tuple(x.abs() for x in inputs(70))
+    program = torch.export.export(Attention(), tensors)
+    assert not any("fairseq_plugins" in str(node.target) for node in program.graph.nodes)
+    assert_near([program.module()(*tensors)], [causal_linear_attention(*tensors)], 1e-5)

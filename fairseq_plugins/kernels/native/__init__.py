@@ -53,13 +53,17 @@ def library() -> ctypes.CDLL | None:
     return None
 
 
+# A constant, since Dynamo cannot trace the search.
+IS_BUILT = library() is not None
+
+
 def obstacle(device: torch.device, dtype: torch.dtype) -> str:
     """Return why the library cannot compute, or an empty string."""
     if dtype != torch.float32:
         return f"it computes in float32, but the inputs are {dtype}"
     if device.type != "cpu":
         return f"it runs on a CPU, but the inputs are on {device.type!r}"
-    if library() is None:
+    if not IS_BUILT:
         return "it was not compiled when this package was installed"
     return ""
 
@@ -85,9 +89,9 @@ def attend(
     min_cosine: float | None,
     epsilon: float | None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor, Tensor]:
-    """Attend by chunks; see ``chunked._attend_chunks``, which gives the same."""
+    """Attend by chunks; see ``chunked.attend_chunks``, which gives the same."""
     state, total, size = _own(kv), _own(k_sum), _own(k_norm)
-    output, denominator, floor = _empty_like(v), None, None
+    output, denominator, floor = empty_like(v), None, None
     if min_cosine is not None:
         denominator = torch.empty(*q.shape[:3], 1)
         floor = torch.empty_like(denominator) if min_cosine else None
@@ -113,9 +117,9 @@ def gradients(
     min_cosine: float | None,
     epsilon: float | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Compute gradients by chunks; see ``chunked._chunk_gradients``, which gives the same."""
+    """Compute gradients by chunks; see ``chunked.chunk_gradients``, which gives the same."""
     lasts = [None if x is None else _own(x) for x in later]
-    results = [_empty_like(x) for x in (q, k, v)]
+    results = [empty_like(x) for x in (q, k, v)]
     output, denominator, floor = made
     # Without a division the output is not read.
     inputs = [_dense(x) for x in (q, k, v, grad if output is None else output, grad)]
@@ -146,7 +150,7 @@ def _sizes(q: Tensor, v: Tensor) -> tuple[int, ...]:
     return (*q.shape, v.size(-1))
 
 
-def _empty_like(x: Tensor) -> Tensor:
+def empty_like(x: Tensor) -> Tensor:
     """Allocate a tensor of this layout, with the features as neighbours in memory."""
     result = torch.empty_like(x)
     return result if result.stride(-1) == 1 else torch.empty(x.shape)
