@@ -6,6 +6,7 @@ import pytest
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.one_text import MOST_BYTES, prepare_one_text, split_lines
+from tests.preprocessing import preprocess_here
 
 LINES = [f"line {i} of a text\n".encode() for i in range(2000)]
 
@@ -32,7 +33,8 @@ def test_a_text_that_cannot_be_parted_is_refused(tmp_path):
 def test_a_packed_text_becomes_a_data_folder(tmp_path, capsys):
     (tmp_path / "my.txt.xz").write_bytes(lzma.compress(b"".join(LINES)))
     output = tmp_path / "out"
-    prepare_one_text(tmp_path / "my.txt.xz", output, merges=20, workers=1)
+    with preprocess_here():
+        prepare_one_text(tmp_path / "my.txt.xz", output, merges=20, workers=1)
     assert (output / "train.bin").is_file() and (output / "data.json").is_file()
     prepare_one_text(tmp_path / "my.txt.xz", output, merges=20, workers=1)
     assert "already there" in capsys.readouterr().out

@@ -21,6 +21,7 @@ from fairseq_plugins.data.folders import SPLITS
 from fairseq_plugins.data.gpt2_bpe import FILES, learn_gpt2_bpe
 from fairseq_plugins.data.prepare_gpt2_bpe import prepare_pieces
 from fairseq_plugins.data.published import ExpectedFile, PublishedCorpus
+from tests.preprocessing import preprocess_here
 
 TEXT = {
     "train": " = Title = \n\nThe café's cat sat; the dog , too .\n  twice   spaced\n\n" * 4,
@@ -63,7 +64,8 @@ def tokens(folder: Path, split: str) -> list[np.ndarray]:
 def test_it_is_fairseqs_own_output(source: Path, pieces: Path, tmp_path: Path) -> None:
     """Of its multiprocessing_bpe_encoder and fairseq-preprocess on the same files."""
     words = ["text", "--from", str(source), "--bpe", str(pieces), "--output", str(tmp_path / "a")]
-    assert prepare_mlm.main(words) == 0
+    with preprocess_here():
+        assert prepare_mlm.main(words) == 0
     ours = tmp_path / "a"
     names = ["--encoder-json", str(pieces / "encoder.json"), "--vocab-bpe"]
     names += [str(pieces / "vocab.bpe"), "--keep-empty", "--workers", "1"]

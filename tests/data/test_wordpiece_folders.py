@@ -23,6 +23,7 @@ from fairseq_plugins.tasks.pe_sentence_prediction import (
     PESentencePredictionConfig,
     PESentencePredictionTask,
 )
+from tests.preprocessing import preprocess_here
 from tests.published import VOCABULARY
 
 LINES = [
@@ -51,7 +52,8 @@ def masked(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (source / f"{split}.txt").write_bytes("".join(f"{line}\n" for line in LINES).encode())
     output = source / "data"
     words = ["text", "--from", str(source), "--tokenizer", str(folder), "--output", str(output)]
-    assert prepare_mlm.main(words) == 0
+    with preprocess_here():
+        assert prepare_mlm.main(words) == 0
     return output
 
 

@@ -2,7 +2,7 @@
 
 import random
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,10 +10,17 @@ import torch
 from fairseq_cli import preprocess
 
 from tests.integration.helpers import fairseq_train, saving_to
+from tests.integration.quick_flags import quick_flags
 
 SENTENCES = {"train": 200, "valid": 20, "test": 8}
 PAIRS = {"train": 300, "valid": 12, "test": 7}
 WORDS = [f"w{i}" for i in range(30)]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_flags() -> Iterator[None]:
+    with quick_flags():
+        yield
 
 
 @pytest.fixture

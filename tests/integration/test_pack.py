@@ -16,12 +16,14 @@ import torch
 from fairseq_plugins.cli.train_table import main
 from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.errors import OptionError, WorkError
+from fairseq_plugins.data.prepare import prepare_toy
 from fairseq_plugins.records.logs import read_evaluation_loss
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner import packing, table_run
 from fairseq_plugins.runner.commands import executable
 from fairseq_plugins.runner.launcher import PreloadedLauncher
 from tests.integration import toy_repository as toy
+from tests.preprocessing import preprocess_here
 
 RUN = Run("table2", "toy", "rope", "linear", 1)
 
@@ -37,6 +39,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def launcher(folder: Path) -> Iterator[PreloadedLauncher]:
     """One process with PyTorch and fairseq imported, from which every command here is forked."""
     launcher = PreloadedLauncher(folder, {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"})
+    # Started in this thread, since it ends with the thread of its first command.
+    assert launcher([sys.executable, "-m", "platform"], folder / "first.log", lambda _: None) == 0
     yield launcher
     launcher.close()
 
@@ -44,8 +48,9 @@ def launcher(folder: Path) -> Iterator[PreloadedLauncher]:
 @pytest.fixture(scope="module")
 def root(folder: Path, launcher: PreloadedLauncher) -> Path:
     """A repository with a row of Table 2, made as `fairseq-pe table` does."""
-    log = folder / "prepare.log"
-    assert launcher([sys.executable, "-m", *toy.LM], log, lambda _: None) == 0, log.read_text()
+    counts = {"train": 600, "valid": 60, "test": 60}
+    with preprocess_here():
+        prepare_toy(folder / "data" / "toy", seed=1, sentences=counts)
     words = ("--scale", "toy", "--rows", "rope", "--attention", "linear", "--jobs", "1")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_run, "get_launchers", lambda *_: nullcontext([launcher]))

@@ -13,10 +13,12 @@ import yaml
 
 from fairseq_plugins.cli.train_table import main
 from fairseq_plugins.common.files import write_json
+from fairseq_plugins.data import prepare_mlm
 from fairseq_plugins.runner import table_run
 from fairseq_plugins.runner.launcher import PreloadedLauncher
 from fairseq_plugins.squad.generated import generate_questions
 from tests.integration import toy_repository as toy
+from tests.preprocessing import preprocess_here
 from tests.published import write_bert_folder
 
 WORDS = ("the", "cat", "sat", "on", "mat", "and", "dog", "is", "not", "what", "who", "where")
@@ -75,9 +77,10 @@ def root(folder: Path, launcher: PreloadedLauncher) -> Path:
 
     model = write_bert_folder(folder / "bert", max_positions=64)
     prepare("start", "--from", str(model))
-    tokenizer = ("--tokenizer", "checkpoints/start")
-    text = ("--from", str(write_text(folder / "text")), "--output", "data/novels-start")
-    prepare("mlm", "text", *text, *tokenizer, "--workers", "1")
+    tokenizer = ("--tokenizer", str(folder / "checkpoints" / "start"))
+    words = ["text", "--from", str(write_text(folder / "text")), *tokenizer, "--workers", "1"]
+    with preprocess_here():
+        assert prepare_mlm.main([*words, "--output", str(folder / "data" / "novels-start")]) == 0
     raw = folder / "questions"
     raw.mkdir()
     for version in ("1.1", "2.0"):

@@ -19,6 +19,7 @@ from fairseq_plugins.squad import prepare as prepare_squad
 from fairseq_plugins.squad.features import WindowSizes
 from fairseq_plugins.translation import prepare as prepare_translation
 from tests.integration.helpers import REPOSITORY, USER_DIR, load_checkpoint, train_composed
+from tests.preprocessing import preprocess_here
 
 CONFIGS = REPOSITORY / "configs"
 FEW = {
@@ -38,7 +39,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders of data named and made as those of scale small, of generated text."""
     folder = tmp_path_factory.mktemp("data")
     sentences = {"train": 40, "valid": 4, "test": 4}
-    prepare_mlm.prepare_toy(folder / "novels-small", seed=1, sentences=sentences, merges=40)
+    with preprocess_here():
+        prepare_mlm.prepare_toy(folder / "novels-small", seed=1, sentences=sentences, merges=40)
     return folder
 
 

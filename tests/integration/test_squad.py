@@ -33,6 +33,7 @@ from tests.integration.helpers import (
     overrides,
 )
 from tests.integration.test_roberta import COMMON, MODEL, RESTART, model_of, pretrain
+from tests.preprocessing import preprocess_here
 
 Settings = dict[str, Any]
 SIZES = WindowSizes(max_length=64, stride=32, max_query_length=12)
@@ -50,13 +51,20 @@ SQUAD: Settings = {
 def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The embedded corpus for masked words, with the pieces it was written in."""
     folder = tmp_path_factory.mktemp("words") / "data"
-    prepare_words(folder, seed=1, sentences={"train": 300, "valid": 8, "test": 8}, merges=150)
+    with preprocess_here():
+        prepare_words(folder, seed=1, sentences={"train": 300, "valid": 8, "test": 8}, merges=150)
     return folder
 
 
 @pytest.fixture(scope="module")
 def bpe(words: Path) -> Path:
     return words / "bpe"
+
+
+# For what no version changes.
+ONE_VERSION = pytest.mark.parametrize(
+    "questions", [pytest.param("1.1", marks=pytest.mark.slow), "2.0"], indirect=True
+)
 
 
 @pytest.fixture(scope="module", params=["1.1", "2.0"])
@@ -114,6 +122,7 @@ def answer(checkpoint: Path, data: Path, folder: Path, *words: str) -> dict[str,
     return json.loads(output.read_text())
 
 
+@ONE_VERSION
 def test_begins_with_pretrained_weights(questions: Path, pretrained: Path, tmp_path: Path) -> None:
     """All weights of masked words, and a new head; by both of fairseq's ways to say it."""
     still = {"optimization__lr": [0.0], "optimization__max_update": 1}
@@ -166,6 +175,7 @@ def test_train_predict_evaluate(
         assert json.loads(capsys.readouterr().out)["best_exact"] >= scores["exact"]
 
 
+@ONE_VERSION
 def test_recipe_resumes_as_if_it_never_stopped(
     questions: Path, pretrained: Path, tmp_path: Path
 ) -> None:
@@ -195,6 +205,7 @@ def test_recipe_resumes_as_if_it_never_stopped(
     assert train(tmp_path / "parts", 5) == whole
 
 
+@ONE_VERSION
 def test_a_padded_batch_gives_what_each_window_gives_alone(
     questions: Path, pretrained: Path, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from tests.integration.helpers import (
     load_checkpoint,
     overrides,
 )
+from tests.preprocessing import preprocess_here
 
 RECIPE = REPOSITORY / "configs" / "wmt14_en_de.yaml"
 MODELS = {
@@ -37,7 +38,8 @@ MODELS = {
 @pytest.fixture(scope="session")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("translation") / "toy-mt"
-    prepare_toy(folder, Settings(1000), seed=1, pairs=PAIRS)
+    with preprocess_here():
+        prepare_toy(folder, Settings(1000), seed=1, pairs=PAIRS)
     return folder
 
 
