@@ -147,6 +147,10 @@ class FirstLayerAttention:
     attention: Any
 
 
+class _FirstLayerDone(Exception):
+    """The first layer's attention has run."""
+
+
 @torch.no_grad()
 def first_layer_attention(reader: LoadedStack, tokens: Tensor) -> FirstLayerAttention:
     """Run tokens (B, T) and return the first layer's attention.
@@ -170,11 +174,20 @@ def first_layer_attention(reader: LoadedStack, tokens: Tensor) -> FirstLayerAtte
         queries.append(query.transpose(0, 1))
         return args, {**options, "need_weights": True}
 
-    hook = attention.register_forward_pre_hook(request_weights, with_kwargs=True)
+    def stop(*_: Any) -> None:
+        raise _FirstLayerDone  # the other layers would take most of the time
+
+    hooks = (
+        attention.register_forward_pre_hook(request_weights, with_kwargs=True),
+        attention.register_forward_hook(stop),
+    )
     with record_softmax(attention.attention, found):
         try:
             reader.read(tokens)
+        except _FirstLayerDone:
+            pass
         finally:
-            hook.remove()
+            for hook in hooks:
+                hook.remove()
     (inputs,), ((scores, weights),) = queries, found
     return FirstLayerAttention(weights, scores, inputs, attention)
