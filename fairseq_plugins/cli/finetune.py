@@ -45,8 +45,11 @@ def get_parser() -> argparse.ArgumentParser:
     add_number(parser, "--batch-size", 32, "examples of an update")
     add_number(parser, "--lr", 5e-5, "learning rate of the fine-tuning")
     add_number(parser, "--max-length", 128, "tokens of an example; longer ones are cut")
-    text = "updates of the adaptation, of 1,024 tokens; more bring it nearer to the start"
-    add_number(parser, "--adapt-updates", 300, text)
+    text = (
+        "updates of the adaptation, of 1,024 tokens; more bring it nearer to the start (default: "
+    )
+    text += "100 to 300, 25 passes over its text)"
+    add("--adapt-updates", type=int, metavar="N", help=text)
     text = "folder of models, scores and predictions (default: checkpoints/finetune/DATA)"
     add("--output", type=Path, metavar="DIR", help=text)
     add("--force", action="store_true", help="train again what is there")
@@ -61,7 +64,8 @@ def run(args: argparse.Namespace) -> None:
         if path is not None:
             check_file(path, "DATA" if option == "data" else f"--{option}")
     for option in ("epochs", "batch_size", "max_length", "adapt_updates"):
-        check_at_least(1, **{option: getattr(args, option)})
+        if (value := getattr(args, option)) is not None:
+            check_at_least(1, **{option: value})
     if not 0 < args.lr < 1:
         raise OptionError(f"--lr must be between 0 and 1, but is {args.lr:g}")
     from fairseq_plugins.runner.finetune_command import fine_tune  # takes seconds

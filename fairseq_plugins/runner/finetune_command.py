@@ -1,6 +1,7 @@
 """Work of `fairseq-pe finetune`: prepare labelled examples, fine-tune, compare and predict."""
 
 import argparse
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.files import read_bytes, write_bytes, write_text
+from fairseq_plugins.common.provenance import describe_data
 from fairseq_plugins.common.root import ROOT, configs_folder, data_folder, from_root, root_folder
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.one_text import split_lines
@@ -27,10 +29,14 @@ from fairseq_plugins.records.recipe import REFUSED, in_a_line
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.pairwise_runs import compare
 from fairseq_plugins.runner.checkpoints import exclusive
-from fairseq_plugins.runner.finetuning import Data, FineTuning, Settings, threads
+from fairseq_plugins.runner.finetuning import Data, FineTuning, Settings, changes_start, threads
 from fairseq_plugins.runner.launcher import get_launchers
 
 _WORKERS = 2
+# An adaptation passes so often over its text, within these numbers of updates.
+PASSES, FEWEST_UPDATES, MOST_UPDATES = 25, 100, 300
+TOKENS_OF_AN_UPDATE = 1024
+SECONDS_OF_AN_UPDATE = 1.5  # of MiniLM on two cores
 
 
 def fine_tune(args: argparse.Namespace) -> None:
@@ -52,6 +58,8 @@ def fine_tune(args: argparse.Namespace) -> None:
     except REFUSED as error:
         raise OptionError(f"--encoding {one.settings.encoding}: {in_a_line(error)}") from None
     results, say = [], partial(print, flush=True)
+    if left := [one for one in runs if args.force or not one.is_done]:
+        say(_intention(left))
     with get_launchers(ROOT, 0, [threads()]) as (launcher,):
         for one in runs:
             with exclusive(ROOT / one.folder, say):
@@ -74,6 +82,18 @@ def fine_tune(args: argparse.Namespace) -> None:
         _write_predictions(args, runs[0])
 
 
+def _intention(runs: Sequence[FineTuning]) -> str:
+    """Say how many updates are trained, and how long they take on two idle cores."""
+    adapting = sum(one.settings.adapt_updates for one in runs if one.settings.changes_start)
+    tuning = sum(one.updates for one in runs)
+    minutes = math.ceil((adapting + tuning) * SECONDS_OF_AN_UPDATE / 60)
+    return (
+        f"Models: {len(runs)}; updates: {adapting} to adapt to the start, {tuning} to fine-tune. "
+        f"With MiniLM about {minutes} min on two idle cores; the time left is printed from the "
+        "first updates on."
+    )
+
+
 def _check_start_and_encodings(args: argparse.Namespace) -> None:
     """Refuse a missing start and unknown encodings; set the path of the start's checkpoint."""
     start = args.start or ROOT / root_folder("checkpoints") / "start"
@@ -92,6 +112,10 @@ def _plan(args: argparse.Namespace, task: GlueTask) -> list[FineTuning]:
     folder = ROOT / root_folder("checkpoints") / "finetune" / _stem(args.data)
     output = args.output.absolute() if args.output else folder
     start = PretrainedModel.read_sizes(ROOT, args.start)
+    data = _prepare(
+        args, task, adapts=any(changes_start(name, args.attention) for name in args.encoding)
+    )
+    adapt_updates = args.adapt_updates or _adapt_updates(data)
     settings = [
         Settings(
             name,
@@ -100,11 +124,10 @@ def _plan(args: argparse.Namespace, task: GlueTask) -> list[FineTuning]:
             args.batch_size,
             args.lr,
             args.max_length,
-            args.adapt_updates,
+            adapt_updates,
         )
         for name in args.encoding
     ]
-    data = _prepare(args, task, adapts=any(one.changes_start for one in settings))
     return [
         FineTuning(
             ROOT,
@@ -117,6 +140,15 @@ def _plan(args: argparse.Namespace, task: GlueTask) -> list[FineTuning]:
         for seed in args.seeds
         for one in settings
     ]
+
+
+def _adapt_updates(data: Data) -> int:
+    """Choose the updates of an adaptation by the amount of its text."""
+    if data.text is None:
+        return FEWEST_UPDATES
+    # Words of its files are subwords.
+    tokens = describe_data(ROOT / data.text)["splits"]["train"]["words"]
+    return min(MOST_UPDATES, max(FEWEST_UPDATES, PASSES * tokens // TOKENS_OF_AN_UPDATE))
 
 
 def _stem(path: Path) -> str:

@@ -8,6 +8,7 @@ there on GLUE.
 import json
 import math
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +27,15 @@ from fairseq_plugins.records.recipe import compose_recipe, hydra_word, record
 from fairseq_plugins.runner.checkpoints import find_restart
 from fairseq_plugins.runner.commands import executable
 from fairseq_plugins.runner.launcher import Launcher
+from fairseq_plugins.runner.progress import duration
 
 HEAD = "own"  # name of the classification head
 RECORD = "finetune.json"  # in the folder of a model: settings and scores
 _SAMPLE = 256  # tokens of a sample to adapt on
 _WARMUP = 0.06  # of the updates, as in the recipes of GLUE
+# Few examples are epochs of few updates, each of which would validate and save for seconds.
+_NOT_AT_EPOCHS = ("checkpoint.save_interval=1000000", "dataset.validate_interval=1000000")
+_REPORTS = 30  # log lines of a training
 
 Say = Callable[[str], None]
 
@@ -55,6 +60,11 @@ class Data:
         return "valid" if any(s.name == "valid" for s in self.task.splits) else HELD_OUT
 
 
+def changes_start(encoding: str, attention: str) -> bool:
+    """Return whether a model differs from the start, whose positions are learned."""
+    return encoding not in (BASE, "learned") or attention != "vanilla"
+
+
 @dataclass(frozen=True)
 class Settings:
     """Settings of a fine-tuning.
@@ -69,12 +79,12 @@ class Settings:
     batch_size: int = 32
     learning_rate: float = 5e-5
     max_length: int = 128
-    adapt_updates: int = 300
+    adapt_updates: int = 100
 
     @property
     def changes_start(self) -> bool:
         """Return whether the model differs from the start and has to be adapted."""
-        return (self.encoding, self.attention) != (BASE, "vanilla")
+        return changes_start(self.encoding, self.attention)
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,17 @@ class FineTuning:
     def name(self) -> str:
         """A name for messages."""
         return f"{self.settings.encoding}-{self.settings.attention}-s{self.seed}"
+
+    @property
+    def updates(self) -> int:
+        """Number of updates of the fine-tuning."""
+        return self.settings.epochs * math.ceil(self.data.examples / self.settings.batch_size)
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether the model has been trained and measured, with whatever settings."""
+        path = self.root / self.folder / RECORD
+        return path.is_file() and json.loads(path.read_text())["metrics"] is not None
 
     def trainings(self) -> list[Training]:
         """Compose the trainings; a wrong encoding or option is refused here.
@@ -114,12 +135,12 @@ class FineTuning:
             f"optimization.max_update={updates}",
             f"lr_scheduler.warmup_updates={math.ceil(_WARMUP * updates)}",
             f"checkpoint.save_interval_updates={max(1, updates // 4)}",
+            *_reporting(updates),
         )
         return training.starting_published(self.start, "model.init_from")
 
     def _tuning(self, adapted: Training | None) -> Training:
-        labels, settings = self.data.task.labels, self.settings
-        updates = settings.epochs * math.ceil(self.data.examples / settings.batch_size)
+        labels, settings, updates = self.data.task.labels, self.settings, self.updates
         training = self._training(
             "tuned",
             "glue_stsb" if labels.is_number else "glue_sst2",
@@ -133,6 +154,8 @@ class FineTuning:
             f"optimization.max_update={updates}",
             f"optimization.lr=[{settings.learning_rate:g}]",
             f"lr_scheduler.warmup_updates={math.ceil(_WARMUP * updates)}",
+            f"checkpoint.save_interval_updates={max(1, updates // 2)}",
+            *_reporting(updates),
         )
         if adapted is not None:
             return training.starting_from(adapted)
@@ -212,17 +235,14 @@ class FineTuning:
         folder.mkdir(parents=True, exist_ok=True)
         if find_restart(folder, say) >= total:
             return
-        log, shown = folder / "train.log", 0
+        log, pace = folder / "train.log", Pace(total)
         doing = "adapting to the start" if training.variant.name == "adapted" else "fine-tuning"
         say(f"{self.name}: {doing}, {total} updates; log: {training.folder / log.name}")
 
         def on_lines(lines: list[str]) -> None:
-            nonlocal shown
             for line in lines:
-                one = read_training(line)
-                if one and one.updates >= shown + total / 10:
-                    shown = one.updates
-                    say(f"{self.name}: {doing}, {one.updates} of {total} updates")
+                if (one := read_training(line)) and (left := pace.report(one.updates)):
+                    say(f"{self.name}: {doing}, {one.updates} of {total} updates, {left}")
 
         if status := launcher(executable(training.command), log, on_lines):
             said = "\n".join(last_lines(log))
@@ -232,6 +252,35 @@ class FineTuning:
             if nearest:
                 cosine = nearest[max(nearest)]["cosine"]
                 say(f"{self.name}: adapted; cosine to the start's last layer {cosine:.3f}")
+
+
+@dataclass
+class Pace:
+    """Time left of a training, from the updates that it reports.
+
+    total: updates. clock: seconds now.
+    """
+
+    total: int
+    clock: Callable[[], float] = time.monotonic
+    _first: tuple[int, float] | None = None
+    _shown: int = 0
+
+    def report(self, updates: int) -> str:
+        """Return the time left, for the second report and then every tenth of the updates."""
+        now = self.clock()
+        if self._first is None:
+            self._first = updates, now
+        done, elapsed = updates - self._first[0], now - self._first[1]
+        if done <= 0 or (self._shown and updates < self._shown + self.total / 10):
+            return ""
+        self._shown = updates
+        return f"about {duration(elapsed / done * (self.total - updates))} left"
+
+
+def _reporting(updates: int) -> tuple[str, ...]:
+    """Return settings of a training that reports often, and saves and validates seldom."""
+    return (f"common.log_interval={max(1, updates // _REPORTS)}", *_NOT_AT_EPOCHS)
 
 
 def threads() -> dict[str, str]:

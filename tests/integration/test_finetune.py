@@ -46,6 +46,8 @@ def test_own_examples_fine_tune_a_start_with_and_without_exchange(root, capsys):
     assert (
         folder / "rope-vanilla-s1" / "tuned" / "checkpoint_last.pt"
     ).stat().st_mtime_ns == before
+    assert finetune.main(["own.tsv", "--encoding", "learned", "--epochs", "1"]) == 0
+    assert "cosine" not in capsys.readouterr().out  # it is the start's own
     assert finetune.main([*words, "--epochs", "3"]) == 2
     assert "has a model of other data, start or settings" in capsys.readouterr().err
 
