@@ -138,7 +138,12 @@ def card(planned: PlannedRun, result: Result, name: str) -> str:
     ]
     data = result["data"]
     prepare = "\n".join(planned.experiment.scales[run.scale].prepare)
-    commands = "\n".join(shlex.join(words) for words in _commands(planned, Path(name, MODEL)))
+    # The reader's data is where the preparation puts it, not where it is here.
+    here, there = str(planned.final.data), f"data/{planned.final.data.name}"
+    commands = "\n".join(
+        shlex.join(there if word == here else word for word in words)
+        for words in _commands(planned, Path(name, MODEL))
+    )
     about = (
         f"`{run.row}` under {table.name_of(run.attention)}, seed {run.seed}: a small model of "
         f"{table.source} at scale `{run.scale}`, trained with fairseq-position-encodings at commit "
