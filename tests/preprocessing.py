@@ -27,7 +27,11 @@ def preprocess_here() -> Iterator[None]:
             pytest.MonkeyPatch.context() as line,
         ):
             line.setattr(sys, "argv", ["fairseq-preprocess", *command[3:]])
+            # It logs to a file in the folder that it makes, which is moved.
+            line.setattr(preprocess.logger, "handlers", [])
             preprocess.cli_main()
+            for handler in preprocess.logger.handlers:
+                handler.close()
 
     with pytest.MonkeyPatch.context() as patch:
         pipes = {"PIPE": subprocess.PIPE, "STDOUT": subprocess.STDOUT}

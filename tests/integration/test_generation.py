@@ -25,6 +25,9 @@ PROMPTS = ["w1 w2 w3 w4 w5", "w7", "w3 w3 w9", "w4 w8"]
 BOTH = ("base", "rope", "lrpe_type2", "lrpe_type4", "learned")
 CASES = [("vanilla", name) for name in (*BOTH, "alibi", "t5", "shaw")]
 CASES += [("linear", name) for name in (*BOTH, "lrpe_type8")]
+# Each encoding under one attention, and each way to use the past under both.
+SLOW = {("vanilla", "lrpe_type2"), ("vanilla", "lrpe_type4"), ("vanilla", "alibi")}
+SLOW |= {("linear", "learned"), ("linear", "rope")}
 
 Hypothesis = dict[str, Any]
 
@@ -77,7 +80,10 @@ def _assert_same(beams: list[list[Hypothesis]], expected: list[list[Hypothesis]]
             )
 
 
-@pytest.mark.parametrize(("attention", "encoding"), CASES)
+@pytest.mark.parametrize(
+    ("attention", "encoding"),
+    [pytest.param(*one, marks=[pytest.mark.slow] if one in SLOW else []) for one in CASES],
+)
 def test_beam_search(attention: str, encoding: str, data: Path, tmp_path: Path) -> None:
     model, task = _sharp_model(data, tmp_path, attention, encoding)
     generator = SequenceGenerator([model], task.target_dictionary, beam_size=4, max_len_b=12)

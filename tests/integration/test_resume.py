@@ -55,8 +55,16 @@ def test_resumed_mid_epoch(case: str, stopped_at: int, data: Path, tmp_path: Pat
         torch.testing.assert_close(ends[1]["model"][name], value, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("updates", [3, 7])  # within an epoch, and at its end
-@pytest.mark.parametrize("more", [{}, {"checkpoint.no_save_optimizer_state": True}])
+# Within an epoch, and at its end.
+@pytest.mark.parametrize(
+    ("updates", "more"),
+    [
+        (3, {}),
+        (7, {"checkpoint.no_save_optimizer_state": True}),
+        pytest.param(7, {}, marks=pytest.mark.slow),
+        pytest.param(3, {"checkpoint.no_save_optimizer_state": True}, marks=pytest.mark.slow),
+    ],
+)
 def test_given_again_after_its_last_update_it_makes_none(
     updates: int, more: dict[str, Any], data: Path, tmp_path: Path
 ) -> None:

@@ -76,7 +76,12 @@ def pretrain(folder: Path, data: Path, model: Settings) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("attention", "encoding"), [("vanilla", "tupe"), ("linear", "lrpe_type2"), ("vanilla", "base")]
+    ("attention", "encoding"),
+    [
+        ("vanilla", "tupe"),
+        ("linear", "lrpe_type2"),
+        pytest.param("vanilla", "base", marks=pytest.mark.slow),
+    ],
 )
 def test_masked_words(attention: str, encoding: str, data: Path, tmp_path: Path) -> None:
     """Flags and YAML are two ways to say the same; the checkpoint is plain data."""
@@ -155,10 +160,18 @@ HEADS: dict[str, Settings] = {
 }
 
 
-@pytest.mark.parametrize("head", HEADS)
+# Each model with one head is enough where time is short.
+TUNED = {("vanilla", "tupe"): "score", ("linear", "lrpe_type2"): "classes"}
+TUNED |= {("vanilla", "base"): "classes"}
+
+
 @pytest.mark.parametrize(
-    ("attention", "encoding"),
-    [("vanilla", "tupe"), ("linear", "lrpe_type2"), ("vanilla", "base")],
+    ("attention", "encoding", "head"),
+    [
+        pytest.param(*model, head, marks=[] if head == quick else [pytest.mark.slow])
+        for model, quick in TUNED.items()
+        for head in HEADS
+    ],
 )
 def test_fine_tuning(
     attention: str, encoding: str, head: str, data: Path, pairs: Path, tmp_path: Path

@@ -103,7 +103,7 @@ def _generate(pairs: Path, checkpoint: Path, results: Path, *words: str) -> dict
     return printed
 
 
-@pytest.mark.parametrize("name", ["table4", "all"])
+@pytest.mark.parametrize("name", [pytest.param("table4", marks=pytest.mark.slow), "all"])
 def test_both_routes_train_the_same(name: str, pairs: Path, tmp_path: Path) -> None:
     """Flags and YAML are two ways to say the same; the loss falls."""
     model = MODELS[name]
@@ -120,7 +120,7 @@ def test_both_routes_train_the_same(name: str, pairs: Path, tmp_path: Path) -> N
     assert history[6] < history[1]
 
 
-@pytest.mark.parametrize("name", ["table4", "all"])
+@pytest.mark.parametrize("name", ["table4", pytest.param("all", marks=pytest.mark.slow)])
 def test_training_without_logits(name: str, pairs: Path, tmp_path: Path) -> None:
     for kind in ("", "blockwise_"):
         criterion = {"criterion._name": f"{kind}label_smoothed_cross_entropy"}

@@ -57,7 +57,8 @@ def train(row: str, toy: Path, folder: Path, **more: object) -> Path:
 
 @pytest.fixture(scope="session")
 def base(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train("base", toy, tmp_path_factory.mktemp("base"))
+    """Trained for two thirds of the recipe's updates, after which it has learned the pair."""
+    return train("base", toy, tmp_path_factory.mktemp("base"), **{"optimization.max_update": 200})
 
 
 @pytest.fixture(scope="session")
@@ -73,6 +74,12 @@ def bleu(translator: Translator, toy: Path) -> float:
 
 def test_base_learns_the_toy_pair(translator, toy):
     assert bleu(translator, toy) > 90
+
+
+@pytest.mark.slow
+def test_base_knows_it_at_the_end_of_the_recipe(toy, tmp_path):
+    checkpoint = train("base", toy, tmp_path)
+    assert bleu(Translator(checkpoint, toy, Decoding(), cpu=True), toy) > 90
 
 
 @pytest.mark.parametrize(
