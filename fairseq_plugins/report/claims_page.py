@@ -108,7 +108,7 @@ def render_claims(
     lines = [[name, *(str(count[word]) for word in _COUNTED)] for name, count in counts.items()]
     result = [
         markdown_table(["scale", *_COUNTED], lines, left=1),
-        bullets([_LARGEST, *LEGEND]),
+        bullets([LARGEST, *LEGEND]),
         *_PICTURE,
     ]
     sections = []
@@ -138,7 +138,7 @@ _PICTURE = (
     "(left out where it is far outside). Each bar has a scale of its own; the claim begins at the "
     "dashed line and holds to the right of it.",
 )
-_LARGEST = (
+LARGEST = (
     "A claim is measured best at the largest scale with an interval and a row above its trivial "
     "baselines. `mini` trains small models from scratch. `published` fine-tunes a published model "
     "with learned positions: there comparisons with `learned` also measure how far the other rows "

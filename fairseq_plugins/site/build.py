@@ -17,7 +17,7 @@ from fairseq_plugins.common.parallel import map_in_processes
 from fairseq_plugins.common.provenance import commit as commit_of
 from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.report.captions import caption
-from fairseq_plugins.report.claims_page import LEGEND, WORDS
+from fairseq_plugins.report.claims_page import LARGEST, LEGEND, WORDS
 from fairseq_plugins.report.floors import floors_section
 from fairseq_plugins.report.render import comparisons
 from fairseq_plugins.site import charts, markdown
@@ -154,9 +154,9 @@ def _prepare(folder: Path) -> None:
 
 def _claims(site: Site) -> None:
     views = claim_views(site.evidence)
-    shown = Counter(one.verdict.word for view in views for one in view.shown)
+    shown = Counter(view.best.verdict.word for view in views)
     counts = {word: shown[word] for word in WORDS}
-    scales = list(dict.fromkeys(one.scale for view in views for one in view.shown))
+    scales = list(dict.fromkeys(view.best.scale for view in views))
     left_out = [(one, text) for one in site.evidence.tables for text in one.left_out]
     lost = site.evidence.left_out
     site.write(
@@ -164,7 +164,7 @@ def _claims(site: Site) -> None:
         "claims.html",
         views=views,
         counts=counts,
-        legend=LEGEND,
+        legend=[LARGEST, *LEGEND],
         scales=scales,
         left_out=left_out,
         lost=lost,

@@ -20,7 +20,13 @@ from fairseq_plugins.report.differences import probability
 from fairseq_plugins.site.runs import table_command, typed
 from fairseq_plugins.site.speed import timing_command
 from fairseq_plugins.site.tables import cell_page
-from fairseq_plugins.statistics.claims import Bar, bar_of, printed, smaller_than_printed
+from fairseq_plugins.statistics.claims import (
+    Bar,
+    bar_of,
+    best_verdicts,
+    printed,
+    smaller_than_printed,
+)
 from fairseq_plugins.statistics.comparisons import mean, rows_of
 from fairseq_plugins.statistics.table_results import Evidence
 from fairseq_plugins.statistics.timings import RELATIVE_SPEED, TIMINGS
@@ -83,34 +89,32 @@ class Judged:
 
 @dataclass(frozen=True)
 class ClaimView:
-    """A claim with its verdict at each scale."""
+    """A claim with its verdict at each scale; `best` is where it is measured best."""
 
     claim: Claim
     page: str
     printed: str
     judged: Sequence[Judged]
+    best: Judged
     attention: str
-
-    @property
-    def shown(self) -> Sequence[Judged]:
-        """The scales with a verdict; if there is none, the first scale."""
-        return [one for one in self.judged if one.verdict.word != NOT_RUN] or self.judged[:1]
 
 
 def claim_views(evidence: Evidence) -> list[ClaimView]:
     """Return all claims in the papers' order."""
-    return [_view(evidence, claim) for claim in CLAIMS]
+    best = {name: scale for name, (scale, _) in best_verdicts(evidence.verdicts).items()}
+    return [_view(evidence, claim, best.get(claim.name)) for claim in CLAIMS]
 
 
-def _view(evidence: Evidence, claim: Claim) -> ClaimView:
+def _view(evidence: Evidence, claim: Claim, best_scale: str | None) -> ClaimView:
     own = printed(claim)
     text = effect_text(own.estimate, own) if own.estimate else DASH
     scales = [scale for scale, found in evidence.verdicts.items() if claim.name in found]
     judged = [
         _judged(evidence, claim, scale, evidence.verdicts[scale][claim.name]) for scale in scales
     ] or [_judged(evidence, claim, "mini", Verdict(NOT_RUN))]
+    best = next((one for one in judged if one.scale == best_scale), judged[0])
     attention = getattr(claim.evidence, "attention", "")
-    return ClaimView(claim, f"claim-{claim.name}.html", text, judged, attention)
+    return ClaimView(claim, f"claim-{claim.name}.html", text, judged, best, attention)
 
 
 def _judged(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> Judged:
