@@ -92,7 +92,13 @@ class PretrainedModel:
         """Read the model from a recorded configuration; None if the run starts from another run."""
         found = (config.get(START) for config in trainings_of(recorded).values())
         return next(
-            (cls(Path(s["checkpoint"]), s["sha256"], s.get("sizes", {})) for s in found if s), None
+            (
+                cls(Path(one["checkpoint"]), one["sha256"], one.get("sizes", {}))
+                for one in found
+                if isinstance(one, Mapping)
+                and all(isinstance(one.get(key), str) for key in ("checkpoint", "sha256"))
+            ),
+            None,
         )
 
     def record(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.common.tables import DASH, columns
+from fairseq_plugins.papers.tables import Figure
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.render import AboutStudy, figure_page, render
 from fairseq_plugins.statistics.comparisons import Cells, mean
@@ -30,8 +31,8 @@ class Report(TableFolder):
         while True:
             before = self.files()
             found = self.read()
-            self._write(found)
             self._draw(found.shown)
+            self._write(found)
             if self.files() == before:
                 return [*found.left_out]
 
@@ -44,8 +45,22 @@ class Report(TableFolder):
         if self.study is not None:
             changes = self.changes(found.shown)
             about = AboutStudy(self.study.name, self.scale.name, self.study.data, changes)
-        page = render(found.judged, self.scale.name, found.left_out, about, found.missing_rows)
+        page = render(
+            found.judged,
+            self.scale.name,
+            found.left_out,
+            about,
+            found.missing_rows,
+            has_figure=any(map(self._is_drawn, self.table.figures)),
+        )
         page.write(self.root / self.page)
+
+    def _is_drawn(self, figure: Figure) -> bool:
+        """Return whether the page shows a figure: maps of attention need weights to be drawn."""
+        if figure.name:
+            return False  # on a page of its own
+        drawn = self.root / self.folder.with_name(f"{self.name}.png")
+        return figure.kind != "attention" or drawn.is_file()
 
     def _draw(self, shown: Sequence[Result]) -> None:
         """Draw the figures, if matplotlib is installed and there are results."""

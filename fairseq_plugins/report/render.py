@@ -55,6 +55,8 @@ def render(
     left_out: Sequence[str] = (),
     study: AboutStudy | None = None,
     missing_rows: Sequence[str] = (),
+    *,
+    has_figure: bool = True,
 ) -> Page:
     """Make the page of a table.
 
@@ -64,6 +66,7 @@ def render(
         left_out: sentences on results that are not shown.
         study: changes to the recipe, on the page of a custom run.
         missing_rows: sentences on the paper's rows without a result.
+        has_figure: whether the page shows a figure.
     """
     table, results = judged.table, judged.results
     name = study.name if study else scale
@@ -80,7 +83,7 @@ def render(
         sections += [Section(heading, main_tables(other, further))]
         sections += _further_rows(other, further, level=3)
     sections += comparisons(judged)
-    if results and is_installed("matplotlib") and any(not one.name for one in table.figures):
+    if results and has_figure and is_installed("matplotlib"):
         figure_note = EXPERIMENTS[table.experiment].figure_note(scale)
         sections.append(figure_section(table.source, name, figure_note))
     sections += floors_section(judged)

@@ -161,7 +161,7 @@ def test_whatever_is_changed_in_a_result_its_page_is_made(tmp_path, table):
     """A sample of places, each with what cannot stand there; each is left out or shown."""
     path = next(path for path in COMMITTED if path.parts[-3] == table)
     original = read_content(path)
-    schema, shown = experiment_of(table).metrics, 0
+    schema, shown, scale = experiment_of(table).metrics, 0, path.parts[-2]
     draw = random.Random(0)
     for place in draw.sample(sorted(places(original), key=str), 120):
         changed = copy.deepcopy(original)
@@ -176,8 +176,9 @@ def test_whatever_is_changed_in_a_result_its_page_is_made(tmp_path, table):
         except ValueError:
             continue
         if not results.mismatch(changed, results.run_of(changed), original["config"], None):
-            assert render(JudgedTable.of(TABLES[table], [changed]), "mini").markdown()
-            assert render(JudgedTable.of(TABLES[table], [original, changed]), "mini").markdown()
+            for shown_runs in ([changed], [original, changed]):
+                judged = JudgedTable.of(TABLES[table].at(scale), shown_runs)
+                assert render(judged, scale).markdown()
             shown += 1
     assert 0 < shown < 120
 
