@@ -156,7 +156,7 @@ def _claims(site: Site) -> None:
     views = claim_views(site.evidence)
     shown = Counter(view.best.verdict.word for view in views)
     counts = {word: shown[word] for word in WORDS}
-    scales = list(dict.fromkeys(view.best.scale for view in views))
+    scales = list(dict.fromkeys(one.scale for view in views for one in view.shown))
     left_out = [(one, text) for one in site.evidence.tables for text in one.left_out]
     lost = site.evidence.left_out
     site.write(

@@ -28,7 +28,7 @@ from fairseq_plugins.statistics.claims import (
     smaller_than_printed,
 )
 from fairseq_plugins.statistics.comparisons import mean, rows_of
-from fairseq_plugins.statistics.table_results import Evidence
+from fairseq_plugins.statistics.table_results import RERUN, Evidence
 from fairseq_plugins.statistics.timings import RELATIVE_SPEED, TIMINGS
 from fairseq_plugins.statistics.verdicts import (
     CONFIRMED,
@@ -97,6 +97,12 @@ class ClaimView:
     judged: Sequence[Judged]
     best: Judged
     attention: str
+
+    @property
+    def shown(self) -> Sequence[Judged]:
+        """The best one, and those of runs that the user has trained again."""
+        own = [one for one in self.judged if one.scale.startswith(RERUN) and one is not self.best]
+        return [self.best, *own]
 
 
 def claim_views(evidence: Evidence) -> list[ClaimView]:
