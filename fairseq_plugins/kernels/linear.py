@@ -3,6 +3,8 @@
 Shapes: B batch, H heads, T queries, S keys, D' features, M values, C chunk.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -103,30 +105,20 @@ def causal_linear_attention(
         if divided is not None:
             return divided
     start = initial_state or _empty_state(k, v, norm_k)
+    in_graph = backend == "native" and torch.compiler.is_compiling()
     is_fused = is_simple and normalizer_k is None
-    if is_fused and backend == "native" and torch.compiler.is_compiling():
-        output, state = graph_attention(
-            q,
-            k,
-            v,
-            start,
-            min_cosine=min_cosine,
-            epsilon=epsilon,
-            chunk=chunk_size,
-            needs_state=needs_state,
-        )
-        return (output, state) if return_state else output
-    if is_fused and backend in ("torch", "native") and not takes_all_chunks(q.device):
-        output, state = chunked_attention(
-            q,
-            k,
-            v,
-            start,
-            min_cosine=min_cosine,
-            epsilon=epsilon,
-            chunk=chunk_size,
-            backend=backend,
-        )
+    if is_fused and (
+        in_graph or (backend in ("torch", "native") and not takes_all_chunks(q.device))
+    ):
+        options: dict[str, Any] = {
+            "min_cosine": min_cosine,
+            "epsilon": epsilon,
+            "chunk": chunk_size,
+        }
+        if in_graph:
+            output, state = graph_attention(q, k, v, start, needs_state=needs_state, **options)
+        else:
+            output, state = chunked_attention(q, k, v, start, backend=backend, **options)
         return (output, state) if return_state else output
     output, kv = causal_product(q, k, v, start.kv, log_decay, chunk_size)
     if not (normalize or return_state):
