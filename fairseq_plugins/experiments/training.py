@@ -69,6 +69,16 @@ class PretrainedModel:
         return cls(from_root(found, root), sha256(found))
 
     @classmethod
+    def load(cls, root: Path, path: Path) -> tuple[Self, dict[str, Any]]:
+        """Read a file and the checkpoint in it.
+
+        Raises ValueError: the file is missing or damaged.
+        """
+        found = cls.read(root, path)
+        with checkpoint_given_by("`--start`"):
+            return found, read_checkpoint(root / found.checkpoint)
+
+    @classmethod
     def published(cls, root: Path) -> Self:
         """Return the default model of scale `published`, which may be missing."""
         path = default_checkpoint()
@@ -80,9 +90,8 @@ class PretrainedModel:
 
         Raises ValueError: the file is missing, damaged or of another architecture.
         """
-        found = cls.read(root, path)
+        found, checkpoint = cls.load(root, path)
         with checkpoint_given_by("`--start`"):
-            checkpoint = read_checkpoint(root / found.checkpoint)
             require_names(root / found.checkpoint, checkpoint, [ROBERTA])
         options = checkpoint["cfg"]["model"]
         return replace(found, sizes={name: options[name] for name in SIZES if name in options})

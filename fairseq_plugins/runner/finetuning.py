@@ -111,8 +111,12 @@ class FineTuning:
     @property
     def is_done(self) -> bool:
         """Return whether the model has been trained and measured, with whatever settings."""
+        found = self._recorded()
+        return found is not None and found["metrics"] is not None
+
+    def _recorded(self) -> dict[str, Any] | None:
         path = self.root / self.folder / RECORD
-        return path.is_file() and json.loads(path.read_text())["metrics"] is not None
+        return json.loads(path.read_text()) if path.is_file() else None
 
     def trainings(self) -> list[Training]:
         """Compose the trainings; a wrong encoding or option is refused here.
@@ -188,7 +192,7 @@ class FineTuning:
             WorkError: a training failed, with the end of its log.
         """
         path, described = self.root / self.folder / RECORD, self._described()
-        found = json.loads(path.read_text()) if path.is_file() else {**described, "metrics": None}
+        found = self._recorded() or {**described, "metrics": None}
         if {**found, "metrics": None} != {**described, "metrics": None}:
             raise OptionError(
                 f"--output must be another folder, or --force given: {self.folder} has a model of "

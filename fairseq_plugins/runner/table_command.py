@@ -10,8 +10,7 @@ from typing import NoReturn
 
 import torch
 
-from fairseq_plugins.common.checkpoints import read_checkpoint
-from fairseq_plugins.common.errors import DataError, OptionError, checkpoint_given_by
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.provenance import missing_data
 from fairseq_plugins.common.root import configs_folder, from_root, root_folder
 from fairseq_plugins.experiments import EXPERIMENTS, may_start_published
@@ -177,12 +176,7 @@ def _start(root: Path, given: Path | None, table: Table, scale: str) -> Pretrain
         )
     if scale == PUBLISHED:
         return PretrainedModel.read_sizes(root, given) if given else PretrainedModel.published(root)
-    if not given:
-        return None
-    found = PretrainedModel.read(root, given)
-    with checkpoint_given_by("`--start`"):
-        read_checkpoint(root / found.checkpoint)
-    return found
+    return PretrainedModel.load(root, given)[0] if given else None
 
 
 def _not_done(
