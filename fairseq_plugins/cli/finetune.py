@@ -46,9 +46,9 @@ def get_parser() -> argparse.ArgumentParser:
     add_number(parser, "--lr", 5e-5, "learning rate of the fine-tuning")
     add_number(parser, "--max-length", 128, "tokens of an example; longer ones are cut")
     text = (
-        "updates of the adaptation, of 1,024 tokens; more bring it nearer to the start (default: "
+        "updates of the adaptation, of 1,024 tokens; more bring it nearer to the start "
+        "(default: 100 to 300, 25 passes over its text)"
     )
-    text += "100 to 300, 25 passes over its text)"
     add("--adapt-updates", type=int, metavar="N", help=text)
     text = "folder of models, scores and predictions (default: checkpoints/finetune/DATA)"
     add("--output", type=Path, metavar="DIR", help=text)

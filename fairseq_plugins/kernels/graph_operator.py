@@ -60,8 +60,7 @@ def _attend(
     """Return the output, denominators and their lower bounds (empty: none), and three sums."""
     given = (q, k, v, kv, k_sum, k_norm, min_cosine, epsilon)
     found = native.attend(*given) if native.fits(q, k, v) else attend_chunks(*given, chunk)
-    shapes = _shapes(q, k, v, kv, k_sum, k_norm, min_cosine, epsilon, chunk, needs_state)
-    return _laid_out(found, shapes)
+    return _laid_out(found, _shapes(*given))
 
 
 @_attend.register_fake
@@ -73,9 +72,7 @@ def _shapes(
     k_sum: Tensor,
     k_norm: Tensor,
     min_cosine: float | None,
-    epsilon: float | None,
-    chunk: int,
-    needs_state: bool,
+    *_: Any,
 ) -> _Six:
     """Allocate the results of ``_attend``."""
     denominator = q.new_empty((*q.shape[:3], 1) if min_cosine is not None else (0,))
@@ -115,7 +112,7 @@ def _differentiate(
     )
     given = (q, k, v, (kv, k_sum, k_norm), made, grad, later, min_cosine, epsilon)
     found = native.gradients(*given) if native.fits(q, k, v) else chunk_gradients(*given, chunk)
-    return _laid_out(found, _gradient_shapes(*given[:3], kv, k_sum, k_norm, *(None,) * 10))
+    return _laid_out(found, _gradient_shapes(q, k, v, kv, k_sum, k_norm))
 
 
 @_differentiate.register_fake

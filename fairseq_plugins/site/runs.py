@@ -79,7 +79,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class TableCells:
-    """What all runs of a table share, and the runs of each of its cells."""
+    """Settings shared by all runs of a table, and the runs of each of its cells."""
 
     shared: Shared
     cells: Sequence[CellView]
