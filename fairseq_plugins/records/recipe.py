@@ -71,11 +71,18 @@ REFUSED = (ValueError, HydraException, OmegaConfBaseException)
 
 
 def in_a_line(error: BaseException) -> str:
-    """Return the message of a wrong override in one line; Hydra's has several."""
+    """Return the message of a wrong override in one line; Hydra's has several.
+
+    The cause is part of it, unless the message has its words already.
+    """
     found = [error, *([error.__cause__] if error.__cause__ else [])]
     lines = [line.strip() for one in found for line in str(one).splitlines()]
     noise = ("full_key:", "object_type=", "To append to your config")
-    return " ".join(dict.fromkeys(s for s in lines if s and not s.startswith(noise)))
+    result = ""
+    for line in lines:
+        if line not in result and not line.startswith(noise):
+            result = f"{result} {line}".lstrip()
+    return result
 
 
 def compose_recipe(configs: Path, recipe: str, overrides: Sequence[str]) -> DictConfig:

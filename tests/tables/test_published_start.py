@@ -125,3 +125,13 @@ def test_what_cannot_be_is_refused(
         main([table, "--scale", "toy", "--rows", "learned", "--dry-run", "--start", file], place)
     assert refused.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_damaged_start_is_said_once(tmp_path, capsys):
+    bad = tmp_path / "bad.pt"
+    bad.write_text("not one")
+    with pytest.raises(SystemExit) as stopped:
+        main(["bert_table3", "--scale", "mini", "--start", str(bad), "--dry-run"])
+    said = capsys.readouterr().err
+    assert stopped.value.code == 2 and "`--start` must be" in said
+    assert said.count(str(bad)) == 1
