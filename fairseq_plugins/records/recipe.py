@@ -71,10 +71,7 @@ REFUSED = (ValueError, HydraException, OmegaConfBaseException)
 
 
 def in_a_line(error: BaseException) -> str:
-    """Return the message of a wrong override in one line; Hydra's has several.
-
-    The cause is part of it, unless the message has its words already.
-    """
+    """Return the lines of a message and its cause (Hydra has several) as one, each once."""
     found = [error, *([error.__cause__] if error.__cause__ else [])]
     lines = [line.strip() for one in found for line in str(one).splitlines()]
     noise = ("full_key:", "object_type=", "To append to your config")
