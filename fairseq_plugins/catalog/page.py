@@ -191,7 +191,9 @@ def _section(entry: EncodingEntry, facts: Facts, first: EncodingEntry | None) ->
         links = " and ".join(map(_link, entry.parts))
         blocks[1] = f"**Stands for** {links}, with their options."
     doc = "" if first or entry.parts else inspect.getdoc(entry.make) or ""
-    blocks += [prose(paragraph) for paragraph in _paragraphs(doc)[:2] if _is_prose(paragraph)]
+    # The first paragraph says what summary and formula say, unless it is all there is.
+    text = [paragraph for paragraph in _paragraphs(doc) if _is_prose(paragraph)]
+    blocks += map(prose, text[1:2] or text)
     blocks += [_sentence(note) for note in _notes(facts)]
     if first:
         own = {k: o for k, o in entry.options.items() if o.default != first.options[k].default}
