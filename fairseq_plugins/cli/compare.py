@@ -12,6 +12,7 @@ from fairseq_plugins.common.root import add_folder_options
 from fairseq_plugins.data.options import check_at_least, check_file
 
 ATTENTIONS = ("vanilla", "linear")
+_MOST_SEEDS = 1000  # each is planned before the first run
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -65,6 +66,11 @@ def _fine_tune(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
+    least = 1 if args.labelled is not None else 2
+    if args.seeds < least:
+        raise OptionError(f"--seeds must be at least {least}, but is {args.seeds}")
+    if args.seeds > _MOST_SEEDS:
+        raise OptionError(f"--seeds must be at most {_MOST_SEEDS:,}, but is {args.seeds}")
     if args.labelled is not None:
         return _fine_tune(args)
     given = " ".join(args.encodings)
@@ -74,8 +80,6 @@ def _run(args: argparse.Namespace) -> None:
         raise OptionError(f"--minutes must be from 0.5 to 1440, but is {args.minutes:g}")
     if args.start is not None:
         raise OptionError("--start must be left out with --text, whose models start from nothing")
-    if args.seeds < 2:
-        raise OptionError(f"--seeds must be at least 2, but is {args.seeds}")
     check_file(args.text, "--text")
     check_at_least(1, merges=args.merges)
     from fairseq_plugins.runner.text_comparison import compare  # takes seconds

@@ -220,6 +220,7 @@ def test_three_encodings_are_compared_in_all_pairs(root, monkeypatch, capsys):
         (["rope", "t5", "--attention", "linear"], "attn_bias"),
         (["rope", "xl", "--minutes", "0.1"], "--minutes must be from 0.5"),
         (["rope", "xl", "--seeds", "1"], "--seeds must be at least 2"),
+        (["rope", "xl", "--seeds", "99999999999"], "--seeds must be at most 1,000"),
         (["rope", "xl", "--name", "mini"], "no scale"),
         (["rope", "xl", "--text", "/no/such/file"], "--text must be an existing file"),
         (["rope", "xl", "--start", "x"], "--start must be left out with --text"),
@@ -239,3 +240,6 @@ def test_labelled_examples_are_fine_tuned(root, monkeypatch):
     assert compare.main(["rope", "base", "--labelled", str(own), "--seeds", "3"]) == 0
     (args,) = given
     assert (args.data, args.encoding, args.seeds) == (own, ["rope", "base"], [1, 2, 3])
+    for seeds in ("0", "99999999999"):
+        given = ["rope", "base", "--labelled", str(own), "--seeds", seeds]
+        assert refusal(lambda given=given: compare.main(given)) == 2
