@@ -18,6 +18,7 @@ from fairseq_plugins.runner.run_state import is_recorded
 from fairseq_plugins.runner.worker_pool import gpu_mismatch, usable_threads
 
 _PROBE_BYTES = 2**20  # more than the results of a call
+_MOST_JOBS = 1000
 
 
 def check_ready(
@@ -96,6 +97,8 @@ def check_jobs(jobs: int, gpus: int, *, is_slurm: bool) -> None:
     """
     if jobs < 1:
         raise ValueError(f"`--jobs` must be at least 1, but is {jobs} instead.")
+    if jobs > _MOST_JOBS:
+        raise ValueError(f"`--jobs` must be at most {_MOST_JOBS:,}, but is {jobs} instead.")
     if is_slurm and jobs > 1 and jobs * gpus > GPUS_PER_NODE:
         raise ValueError(
             f"`--jobs` times `--gpus` must be at most the {GPUS_PER_NODE} GPUs of a node with "

@@ -6,6 +6,9 @@ from typing import Any
 
 from fairseq_plugins.common.errors import OptionError
 
+# Powers of a length with larger exponents are beyond the range of floats.
+_LARGEST_PENALTY = 10
+
 
 @dataclass(frozen=True)
 class Decoding:
@@ -31,6 +34,11 @@ class Decoding:
                 raise OptionError(
                     f"`{name}` must be at least 1, but is {getattr(self, name)} instead."
                 )
+        if not abs(self.length_penalty) <= _LARGEST_PENALTY:  # NaN too
+            raise OptionError(
+                f"`length_penalty` must be from {-_LARGEST_PENALTY} to {_LARGEST_PENALTY}, but is "
+                f"{self.length_penalty} instead."
+            )
 
     def generation(self) -> dict[str, Any]:
         """Return fairseq's generation options."""
