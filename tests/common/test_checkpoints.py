@@ -3,6 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -28,6 +29,17 @@ def save(folder: Path, content: object = STATE, **options: bool) -> Path:
 def test_weights_and_the_options_of_models_without_a_dataclass(read, archive, tmp_path):
     state = read(save(tmp_path, _use_new_zipfile_serialization=archive))
     assert torch.equal(state["model"]["w"], STATE["model"]["w"])
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_numbers_of_numpy_are_read_as_fairseq_leaves_them_in_meters(read, tmp_path):
+    """As ``--eval-bleu`` does; nothing else of NumPy's is allowed with them."""
+    meters = [np.float64(1.5), np.int64(3), np.arange(4), np.bool_(True)]
+    state = read(save(tmp_path, {**STATE, "extra_state": {"metrics": meters}}))
+    found = state["extra_state"]["metrics"]
+    assert [np.asarray(one).tolist() for one in found] == [1.5, 3, [0, 1, 2, 3], True]
+    with pytest.raises(DamagedCheckpoint, match="holds code"):
+        read(save(tmp_path, {**STATE, "extra_state": np.random.RandomState(1)}))
 
 
 def test_options_of_the_training_are_replaced(tmp_path):

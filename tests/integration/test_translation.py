@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fairseq_plugins.cli.analyse import main as analysis
+from fairseq_plugins.common.checkpoints import read_checkpoint
 from tests.integration.conftest import PAIRS
 from tests.integration.helpers import (
     ENCODING_DEFAULTS,
@@ -139,10 +140,14 @@ def test_validation_without_logits(pairs: Path, tmp_path: Path) -> None:
             "task.eval_bleu": True,
             "task.eval_bleu_args": '{"beam": 2, "max_len_b": 12}',
             "dataset.disable_validation": False,
-            "checkpoint.no_save": True,  # fairseq could not read what BLEU leaves in its meters
         }
+        settings = {**_saving_to(tmp_path / f"{kind}x", pairs, MODELS["table4"], 20), **options}
         with logged_by_fairseq() as messages:
-            fairseq_train({**_saving_to(tmp_path, pairs, MODELS["table4"], 20), **options})
+            fairseq_train(settings)
+        if kind:  # BLEU's meters hold NumPy's numbers, with which a training can go on
+            fairseq_train({**settings, "optimization.max_update": 21})
+            state = read_checkpoint(tmp_path / f"{kind}x" / "checkpoint_last.pt")
+            assert state["optimizer_history"][-1]["num_updates"] == 21
         shown.append([json.loads(line) for line in messages if "valid_bleu" in line])
     theirs, ours = shown
     assert len(theirs) == len(ours) > 0
