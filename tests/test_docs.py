@@ -1,11 +1,13 @@
 """The documents say what the code says, and their code runs."""
 
+import json
 import os
 import re
 import runpy
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 
@@ -112,6 +114,19 @@ def test_the_readmes_numbers_stand_on_their_pages() -> None:
         text = (ROOT / path).read_text(encoding="utf-8")
         numbers = re.findall(r"\d+\.\d+", found)
         assert numbers and all(number in text for number in numbers), row
+
+
+def test_the_readme_counts_claims_as_their_page_does() -> None:
+    claims = json.loads((ROOT / "results" / "claims.json").read_text(encoding="utf-8"))
+    found = Counter(one["verdicts"][one["best_scale"]]["verdict"] for one in claims)
+    words = ("confirmed", "contradicted", "undecided", "cannot be tested")
+    said = re.search(
+        r"Of (\d+)\s+claims in the papers (\d+) are confirmed, (\d+) contradicted, (\d+) undecided"
+        r"; (\d+) need larger models",
+        README,
+    )
+    assert said
+    assert [int(number) for number in said.groups()] == [len(claims), *(found[w] for w in words)]
 
 
 def test_the_readmes_perplexities_are_those_of_table_2() -> None:
