@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fairseq_plugins.common.errors import CheckpointError, DataError, NoNumberError, OptionError
 from fairseq_plugins.data.measure import sha256
+from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.evaluation import language_model as evaluation
 from fairseq_plugins.evaluation.extrapolation import Text, by_position, model_losses, window_losses
 from fairseq_plugins.evaluation.masked_positions import masked_by_position
@@ -25,6 +26,8 @@ BATCH_TOKENS = 4096  # tokens of a batch, unless one window is longer
 BLOCK = 1024  # tokens of a window whose logits are in memory at once
 
 Line = dict[str, Any]
+
+_LARGEST_FACTOR = 9999
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,13 @@ class ExtrapolationOptions:
         for factor in self.factors:
             if factor < 1:
                 raise OptionError(f"--lengths must be at least 1x each, but has {factor}x")
+            if factor > _LARGEST_FACTOR:
+                raise OptionError(
+                    f"--lengths must be at most {_LARGEST_FACTOR:,}x each, but has {factor}x"
+                )
         if not self.factors:
             raise OptionError("--lengths must name at least one, but is empty")
-        if self.tokens < 1:
-            raise OptionError(f"--tokens must be at least 1, but is {self.tokens}")
+        check_at_least(1, tokens=self.tokens)
 
 
 def measure(options: ExtrapolationOptions) -> dict[str, Any]:
@@ -121,6 +127,11 @@ class _Causal:
                 "every sample"
             )
         unit = math.lcm(*(factor * base for factor in options.factors))
+        if unit > options.tokens:
+            raise OptionError(
+                f"--tokens must fill a window of {unit} tokens, a multiple of all --lengths, but "
+                f"is {options.tokens}"
+            )
         samples = TextSamples(
             options.data,
             options.split,
