@@ -66,11 +66,7 @@ def _fine_tune(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    least = 1 if args.labelled is not None else 2
-    if args.seeds < least:
-        raise OptionError(f"--seeds must be at least {least}, but is {args.seeds}")
-    if args.seeds > _MOST_SEEDS:
-        raise OptionError(f"--seeds must be at most {_MOST_SEEDS:,}, but is {args.seeds}")
+    check_at_least(1 if args.labelled is not None else 2, most=_MOST_SEEDS, seeds=args.seeds)
     if args.labelled is not None:
         return _fine_tune(args)
     given = " ".join(args.encodings)

@@ -98,15 +98,17 @@ def check_counts(unit: str, counts: Mapping[str, int]) -> None:
 LARGEST = 2**31 - 1  # bound of numeric options
 
 
-def check_at_least(least: int | float, **options: int | float | None) -> None:
-    """Raise OptionError naming an option outside ``least`` to `LARGEST`; None is unset."""
+def check_at_least(
+    least: int | float, *, most: int | float = LARGEST, **options: int | float | None
+) -> None:
+    """Raise OptionError naming an option outside ``least`` to ``most``; None is unset."""
     for name, value in options.items():
         if value is not None and not value >= least:
             option = name.replace("_", "-")
             raise OptionError(f"--{option} must be at least {least}, but is {value}")
-        if value is not None and value > LARGEST:
+        if value is not None and value > most:
             option = name.replace("_", "-")
-            raise OptionError(f"--{option} must be at most {LARGEST:,}, but is {value}")
+            raise OptionError(f"--{option} must be at most {most:,}, but is {value}")
 
 
 def check_folder(source: Path, option: str = "--from") -> None:
