@@ -38,6 +38,9 @@ def writing(*paths: Path) -> Iterator[tuple[IO[bytes], ...]]:
                 if path.exists() and not path.is_file():
                     files.append(stack.enter_context(path.open("wb")))
                     continue
+                if path.parent.exists() and not path.parent.is_dir():
+                    number = errno.ENOTDIR
+                    raise OSError(number, os.strerror(number), str(path.parent))
                 path.parent.mkdir(parents=True, exist_ok=True)
                 part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
                 files.append(stack.enter_context(part.open("xb")))

@@ -63,7 +63,8 @@ class Recursive(Trajectory):
 
     def trajectory(self, count: int) -> Tensor:
         start = widened(self.start).unsqueeze(0)
-        weights = [widened(self.gru.get_parameter(f"weight_{side}_l0")) for side in ("ih", "hh")]
+        # By name, since torch.func puts plain tensors in the place of parameters.
+        weights = [widened(getattr(self.gru, f"weight_{side}_l0")) for side in ("ih", "hh")]
         # One step more than needed, since a GRU needs at least one.
         ones = start.new_ones(count, 1, 1)
         # cuDNN's GRU uses TF32 and has no gradient in evaluation mode.

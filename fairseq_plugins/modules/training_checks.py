@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fairseq import utils
+
 from fairseq_plugins.common.binarised import check_split, is_mapped
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.modules.restored import checkpoint_options
@@ -54,13 +56,21 @@ def check_training(config: Any, task: Any) -> None:
                 if highest == sys.float_info.max:
                     bounds = f"at least {lowest} and finite"
                 raise OptionError(f"`{name}` must be {bounds}, but is {value} instead.")
-    common = root.get("common") or {}
-    halves = [name for name in _HALVES if common.get("cpu") and common.get(name)]
-    if halves:
-        raise OptionError(
-            f"`common.{halves[0]}` must be off on a CPU (common.cpu), which computes in float32."
-        )
+    _check_precision(root.get("common") or {})
     _check_data(root, task)
+
+
+def _check_precision(common: Any) -> None:
+    for name in _HALVES if common.get("cpu") else ():
+        if common.get(name):
+            raise OptionError(
+                f"`common.{name}` must be off on a CPU (common.cpu), which computes in float32."
+            )
+    if common.get("tpu") and utils.xm is None:
+        raise OptionError(
+            "`common.tpu`, which --bf16 of fairseq-train turns on, must be off without torch_xla. "
+            "On a GPU `fairseq-hydra-train common.bf16=true` trains in bfloat16."
+        )
 
 
 def _check_data(root: Any, task: Any) -> None:

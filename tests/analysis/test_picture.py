@@ -156,3 +156,13 @@ def test_files_of_one_and_the_page_of_several(tmp_path: Path, capsys):
 def test_what_cannot_be_is_named(words, message, tmp_path, capsys):
     assert main(["picture", *words, "--output", str(tmp_path)]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["picture", "rope", "--length", "10"], ["awareness", "rope"]])
+def test_a_folder_that_cannot_be_one_is_no_success(words, tmp_path, capsys):
+    (tmp_path / "file").write_text("kept")
+    for output in ("/dev/full", str(tmp_path / "file")):
+        assert main([*words, "--output", output]) == 1
+        shown = capsys.readouterr()
+        assert f"Not a directory: '{output}'" in shown.err and "written" not in shown.out
+    assert (tmp_path / "file").read_text() == "kept"

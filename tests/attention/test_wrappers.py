@@ -1,8 +1,11 @@
 """A layer in what others wrap around it: adapters, transforms, sharding, joined decodings."""
 
+from collections.abc import Callable, Mapping
+
 import pytest
 import torch
 import torch.distributed as dist
+from attention_cases import DIRECTED, Layer, count, one_of_each_mechanism, tokens
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -30,33 +33,42 @@ def test_a_replaced_projection_reaches_the_positions_too(heads):
     torch.testing.assert_close(layer(x, x, x)[0], other(x, x, x)[0])
 
 
-@pytest.mark.parametrize(
-    ("name", "attention", "options"),
-    [
-        ("rope", "linear", {}),
-        ("lrpe_type2", "linear", {"causal": True}),
-        ("per", "linear", {"causal": True, "decay": True}),
-        ("spe", "linear", {"causal": True}),
-        ("lrpe_type4", "vanilla", {}),
-        ("spe", "vanilla", {}),
-        ("xl", "vanilla", {"causal": True}),
-        ("shaw", "vanilla", {}),
-    ],
-)
-def test_gradients_of_each_sample_are_those_of_it_alone(name, attention, options):
-    layer, x = build(name, attention, **options), torch.randn(3, 7, 32)
-    weights = dict(layer.named_parameters())
+def loss_of(layer: Layer) -> Callable[[Mapping[str, Tensor], Tensor], Tensor]:
+    """A function of weights and of one sample (T, C)."""
 
-    def loss(weights: dict[str, Tensor], one: Tensor) -> Tensor:
-        result = torch.func.functional_call(layer, weights, (one[None],) * 3)[0]
+    def loss(weights: Mapping[str, Tensor], one: Tensor) -> Tensor:
+        result = torch.func.functional_call(layer, weights, (one[None], count(len(one))))
         return result.square().sum()
 
+    return loss
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize(
+    ("name", "attention", "causal", "options"),
+    [*((*case, {}) for case in DIRECTED), ("per", "linear", True, {"decay": True})],
+)
+def test_gradients_of_each_sample_are_those_of_it_alone(name, attention, causal, options):
+    layer = Layer(name, attention, causal=causal, encoding_options=options)
+    loss, x = loss_of(layer), tokens(2, 5)
+    weights = dict(layer.named_parameters())
     detached = {key: weight.detach() for key, weight in weights.items()}
     each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0), randomness="same")(detached, x)
     loss(weights, x[1]).backward()
     for key, weight in weights.items():
-        if weight.grad is not None:
-            torch.testing.assert_close(each[key][1], weight.grad, atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(each[key][1], weight.grad, atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize(("name", "attention", "causal"), one_of_each_mechanism(DIRECTED))
+def test_an_ensemble_gives_what_its_members_give(name, attention, causal):
+    layer = Layer(name, attention, causal=causal)
+    loss, x = loss_of(layer), tokens(1, 5)[0]
+    members = [{key: w.detach() * f for key, w in layer.named_parameters()} for f in (1.0, 1.1)]
+    stacked = {key: torch.stack([member[key] for member in members]) for key in members[0]}
+    found = torch.func.vmap(loss, in_dims=(0, None), randomness="same")(stacked, x)
+    expected = torch.stack([loss(member, x) for member in members])
+    torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
+from fairseq.logging import metrics
 
 from fairseq_plugins.common.checkpoints import DamagedCheckpoint, read_checkpoint, read_upgraded
 from fairseq_plugins.common.errors import CheckpointError
@@ -40,6 +42,23 @@ def test_numbers_of_numpy_are_read_as_fairseq_leaves_them_in_meters(read, tmp_pa
     assert [np.asarray(one).tolist() for one in found] == [1.5, 3, [0, 1, 2, 3], True]
     with pytest.raises(DamagedCheckpoint, match="holds code"):
         read(save(tmp_path, {**STATE, "extra_state": np.random.RandomState(1)}))
+
+
+@pytest.mark.parametrize(
+    ("report", "metric"),
+    [("mcc", "mcc"), ("acc_and_f1", "f1"), ("pearson_and_spearman", "spearman")],
+)
+def test_meters_of_fairseqs_reports_are_read(report, metric, tmp_path):
+    """With the best value of a metric, which NumPy computes, as fairseq's trainer keeps them."""
+    log = {"loss": torch.tensor(1.0), "ntokens": 8, "nsentences": 4, "sample_size": 4}
+    log |= {"ncorrect": torch.tensor(3), "pred": [0, 1, 1, 0], "targ": [0, 1, 0, 0]}
+    with metrics.aggregate(new_root=True) as meters:
+        SentencePredictionCriterion.reduce_metrics([{**log, f"report_{report}": True}])
+    best = meters.get_smoothed_values()[metric]
+    extra = {"metrics": {"valid": meters.state_dict()}, "best": best, "val_loss": best}
+    found = read_checkpoint(save(tmp_path, {**STATE, "extra_state": extra}))["extra_state"]
+    assert found["best"] == best > 0
+    assert [name for _, name, *_ in found["metrics"]["valid"]].count("pred") == 1
 
 
 def test_options_of_the_training_are_replaced(tmp_path):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from fairseq_plugins.common import short_errors
 from tests.integration.helpers import (
@@ -161,6 +162,14 @@ def test_misspelt_key_in_yaml(
         ({"optimization.max_update": -5}, "`optimization.max_update` must be from 0"),
         ({"optimization.lr": "-0.1"}, "`optimization.lr` must be at least 0 and finite"),
         ({"model.dropout": "nan"}, "`dropout` must be from 0 to 1, but is nan"),
+        ({"common.amp": True}, "`common.amp` must be off on a CPU (common.cpu)"),
+        ({"common.bf16": True}, "`common.bf16` must be off on a CPU (common.cpu)"),
+        ({"common.memory_efficient_fp16": True}, "`common.fp16` must be off on a CPU"),
+        (
+            {"common.bf16": True, "common.cpu": False},
+            "`common.tpu`, which --bf16 of fairseq-train",
+        ),
+        ({"common.fp16": True, "common.cpu": False}, "PyTorch finds none here"),
     ],
 )
 def test_what_fairseq_checks_is_a_line(
@@ -169,8 +178,10 @@ def test_what_fairseq_checks_is_a_line(
     data: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises((AssertionError, ValueError)) as error:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises((AssertionError, ValueError, RuntimeError)) as error:
         fairseq_train({**_settings(tmp_path, data, {}), **change})
     capsys.readouterr()
     short_errors._excepthook(error.type, error.value, error.tb)

@@ -21,6 +21,8 @@ from fairseq_plugins.data.gpt2_bpe import Gpt2Tokenizer, learn_gpt2_bpe
 from fairseq_plugins.integrations import roberta
 from fairseq_plugins.integrations.roberta import THEIR_FILES, tokens_of
 from fairseq_plugins.models.pe_roberta import PERoberta, PERobertaConfig
+from fairseq_plugins.modules.identity import ROBERTA
+from tests import checkpoints
 from tests.hostile import naming_another_model
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "convert_roberta.py"
@@ -131,6 +133,23 @@ def test_there_and_back(script: ModuleType, theirs: Path, ours: Path, tmp_path: 
     again = tmp_path / "again"
     assert script.main(["to-fairseq", str(back), str(again), "--bpe", str(ours)]) == 0
     assert torch.equal(our_logits(again, tokens), our_logits(ours, tokens))
+
+
+@pytest.mark.parametrize("options", [{"position_encoding": "learned"}, {}])
+def test_a_checkpoint_of_a_training_goes_there_and_back(
+    options: dict[str, str], script: ModuleType, tmp_path: Path
+) -> None:
+    """With the learned and the default embedding, beside the number of fairseq's format."""
+    data = checkpoints.write_data(ROBERTA, tmp_path / "data")
+    state = checkpoints.make(ROBERTA, data, **options)
+    assert "encoder.sentence_encoder.version" in state["model"]
+    torch.save(state, path := tmp_path / "trained.pt")
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    assert script.main(["to-huggingface", str(path), str(theirs), "--bpe", str(data)]) == 0
+    assert script.main(["to-fairseq", str(theirs), str(ours), "--bpe", str(data)]) == 0
+    back = read_checkpoint(ours / "model.pt")["model"]
+    del state["model"]["encoder.sentence_encoder.version"]
+    torch.testing.assert_close(back, state["model"], rtol=0, atol=0)
 
 
 def copied(source: Path, target: Path) -> Path:

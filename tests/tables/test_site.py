@@ -32,7 +32,6 @@ KEPT = [f"{row}-linear-s{seed}" for row in ("base", "rope", "lrpe_type2") for se
 def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     """Some of the repository's results, one of them damaged, one with a hostile machine."""
     root = tmp_path_factory.mktemp("repository")
-    (root / "configs").symlink_to(ROOT / "configs")
     folder = root / "results" / "table2" / "mini"
     shutil.copytree(ROOT / "results" / "table2" / "mini" / "recipes", folder / "recipes")
     for name in KEPT:

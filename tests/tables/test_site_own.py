@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -32,14 +33,16 @@ def put(folder: Path, name: str, **changes: object) -> None:
 
 @pytest.fixture(scope="module")
 def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
-    """Of Table 2 the committed results, some trained again, a study, one that is all damaged."""
+    """Of Table 2 the committed results, some trained again, a study, one that is all damaged.
+
+    In a folder without ``configs``, as one with copied results is.
+    """
     root = tmp_path_factory.mktemp("repository")
-    (root / "configs").symlink_to(ROOT / "configs")
     results = root / "results"
     for name in BOTH:
         put(results / "table2" / "mini", name)
         put(results / "local" / "table2" / "mini", name)
-    study = {"name": "mine", "overrides": [], "data": None}
+    study = {"name": "mine", "overrides": [], "data": "data/novel"}
     put(results / "table2" / "mine", BOTH[0], study=study)
     broken = results / "table2" / "broken"
     broken.mkdir()
@@ -93,8 +96,22 @@ def test_a_claim_is_judged_at_each_scale_that_has_results(evidence: Evidence, si
 def test_a_study_is_shown_as_the_users_own(evidence: Evidence, site: Path) -> None:
     own = table(evidence, "mine")
     assert own.is_own and len(own.shown) == 1
-    assert script(own, ["base"], ["linear"], [1]).endswith("--seeds 1 --name mine")
-    assert "your own" in (site / "tables.html").read_text(encoding="utf-8")
+    assert script(own, ["base"], ["linear"], [1]).endswith(
+        "--seeds 1 --name mine --data data/novel"
+    )
+    tables = (site / "tables.html").read_text(encoding="utf-8")
+    assert "your own" in tables and "PPL (test) on the data <code>novel</code>" in tables
+    page = (site / own.page).read_text(encoding="utf-8")
+    assert "On the data <code>novel</code>" in page and "WikiText-103" not in page
+
+
+def test_a_study_that_came_with_the_repository_is_not_the_users_own(tmp_path: Path) -> None:
+    study = {"name": "shipped", "overrides": [], "data": None}
+    put(tmp_path / "results" / "table2" / "shipped", BOTH[0], study=study)
+    words = ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "results"]
+    for command in (["init", "-q"], ["add", "results"], words):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    assert not table(read_evidence(tmp_path, processes=1), "shipped").is_own
 
 
 def test_a_study_whose_files_are_all_damaged_is_named(evidence: Evidence, site: Path) -> None:
