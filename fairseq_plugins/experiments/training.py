@@ -174,6 +174,11 @@ class Training:
         return self.data_elsewhere or Path(self.config["task"]["data"])
 
     @property
+    def log(self) -> Path:
+        """The output of its command, relative to the root."""
+        return self.folder / "train.log"
+
+    @property
     def evaluated(self) -> str:
         """The checkpoint that is evaluated: the best on validation, or without it the last."""
         return LAST if self.config["dataset"]["disable_validation"] else BEST

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from fairseq_plugins.common.cpu import usable_cores
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.files import read_bytes, write_bytes, write_text
 from fairseq_plugins.common.provenance import describe_data
@@ -29,7 +30,7 @@ from fairseq_plugins.records.recipe import REFUSED, in_a_line
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.pairwise_runs import compare
 from fairseq_plugins.runner.checkpoints import exclusive
-from fairseq_plugins.runner.finetuning import Data, FineTuning, Settings, changes_start, threads
+from fairseq_plugins.runner.finetuning import Data, FineTuning, Settings
 from fairseq_plugins.runner.launcher import get_launchers
 
 _WORKERS = 2
@@ -60,7 +61,7 @@ def fine_tune(args: argparse.Namespace) -> None:
     results, say = [], partial(print, flush=True)
     if left := [one for one in runs if args.force or not one.is_done]:
         say(_intention(left))
-    with get_launchers(ROOT, 0, [threads()]) as (launcher,):
+    with get_launchers(ROOT, 0, [{"OMP_NUM_THREADS": str(usable_cores())}]) as (launcher,):
         for one in runs:
             with exclusive(ROOT / one.folder, say):
                 if args.force:
@@ -68,14 +69,8 @@ def fine_tune(args: argparse.Namespace) -> None:
                 metrics = one.run(launcher, say)
             numbers = ", ".join(f"{name} {value:.2f}" for name, value in metrics.items())
             print(f"{one.name}: {numbers}", flush=True)
-            results.append(
-                {
-                    "row": one.settings.encoding,
-                    "attention": args.attention,
-                    "seed": one.seed,
-                    "metrics": metrics,
-                }
-            )
+            cell = {"row": one.settings.encoding, "attention": args.attention, "seed": one.seed}
+            results.append({**cell, "metrics": metrics})
     if len(args.encoding) > 1:
         print(f"\n{_comparison(args, task, results)}\n")
     if args.predict:
@@ -112,31 +107,15 @@ def _plan(args: argparse.Namespace, task: GlueTask) -> list[FineTuning]:
     folder = ROOT / root_folder("checkpoints") / "finetune" / _stem(args.data)
     output = args.output.absolute() if args.output else folder
     start = PretrainedModel.read_sizes(ROOT, args.start)
-    data = _prepare(
-        args, task, adapts=any(changes_start(name, args.attention) for name in args.encoding)
-    )
-    adapt_updates = args.adapt_updates or _adapt_updates(data)
     settings = [
-        Settings(
-            name,
-            args.attention,
-            args.epochs,
-            args.batch_size,
-            args.lr,
-            args.max_length,
-            adapt_updates,
-        )
+        Settings(name, args.attention, args.epochs, args.batch_size, args.lr, args.max_length)
         for name in args.encoding
     ]
+    data = _prepare(args, task, adapts=any(one.changes_start for one in settings))
+    updates = args.adapt_updates or _adapt_updates(data)
+    settings = [replace(one, adapt_updates=updates) for one in settings]
     return [
-        FineTuning(
-            ROOT,
-            from_root(output / f"{one.encoding}-{one.attention}-s{seed}"),
-            data,
-            start,
-            one,
-            seed,
-        )
+        FineTuning(ROOT, from_root(output), data, start, one, seed)
         for seed in args.seeds
         for one in settings
     ]

@@ -14,18 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.cpu import usable_cores
-from fairseq_plugins.common.errors import OptionError, WorkError
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.root import configs_folder
 from fairseq_plugins.evaluation.glue import Prediction, evaluate_task, predict
 from fairseq_plugins.experiments.rows import BASE, has_file
 from fairseq_plugins.experiments.training import FINETUNE, PretrainedModel, Training, Variant
 from fairseq_plugins.glue.tasks import HELD_OUT, GlueTask
-from fairseq_plugins.records.logs import last_lines, read_training, read_validated
+from fairseq_plugins.records.logs import read_training, read_validated
 from fairseq_plugins.records.recipe import compose_recipe, hydra_word, record
 from fairseq_plugins.runner.checkpoints import find_restart
-from fairseq_plugins.runner.commands import executable
+from fairseq_plugins.runner.commands import run_command
 from fairseq_plugins.runner.launcher import Launcher
 from fairseq_plugins.runner.progress import duration
 
@@ -60,11 +59,6 @@ class Data:
         return "valid" if any(s.name == "valid" for s in self.task.splits) else HELD_OUT
 
 
-def changes_start(encoding: str, attention: str) -> bool:
-    """Return whether a model differs from the start, whose positions are learned."""
-    return encoding not in (BASE, "learned") or attention != "vanilla"
-
-
 @dataclass(frozen=True)
 class Settings:
     """Settings of a fine-tuning.
@@ -83,16 +77,16 @@ class Settings:
 
     @property
     def changes_start(self) -> bool:
-        """Return whether the model differs from the start and has to be adapted."""
-        return changes_start(self.encoding, self.attention)
+        """Whether the model differs from the start, whose positions are learned."""
+        return self.encoding not in (BASE, "learned") or self.attention != "vanilla"
 
 
 @dataclass(frozen=True)
 class FineTuning:
-    """One fine-tuned model; folder: of its checkpoints, logs and record, relative to the root."""
+    """One fine-tuned model; output: the folder of its own folder, relative to the root."""
 
     root: Path
-    folder: Path
+    output: Path
     data: Data
     start: PretrainedModel
     settings: Settings
@@ -102,6 +96,11 @@ class FineTuning:
     def name(self) -> str:
         """A name for messages."""
         return f"{self.settings.encoding}-{self.settings.attention}-s{self.seed}"
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its checkpoints, logs and record, relative to the root."""
+        return self.output / self.name
 
     @property
     def updates(self) -> int:
@@ -239,18 +238,16 @@ class FineTuning:
         folder.mkdir(parents=True, exist_ok=True)
         if find_restart(folder, say) >= total:
             return
-        log, pace = folder / "train.log", Pace(total)
+        log, pace = self.root / training.log, Pace(total)
         doing = "adapting to the start" if training.variant.name == "adapted" else "fine-tuning"
-        say(f"{self.name}: {doing}, {total} updates; log: {training.folder / log.name}")
+        say(f"{self.name}: {doing}, {total} updates; log: {training.log}")
 
         def on_lines(lines: list[str]) -> None:
             for line in lines:
                 if (one := read_training(line)) and (left := pace.report(one.updates)):
                     say(f"{self.name}: {doing}, {one.updates} of {total} updates, {left}")
 
-        if status := launcher(executable(training.command), log, on_lines):
-            said = "\n".join(last_lines(log))
-            raise WorkError(f"{self.name}: {log} ended with status {status}\n{said}")
+        run_command(launcher, training.command, log, on_lines)
         if training.variant.name == "adapted":
             nearest = read_validated(log, ("loss", "cosine"))
             if nearest:
@@ -285,8 +282,3 @@ class Pace:
 def _reporting(updates: int) -> tuple[str, ...]:
     """Return settings of a training that reports often, and saves and validates seldom."""
     return (f"common.log_interval={max(1, updates // _REPORTS)}", *_NOT_AT_EPOCHS)
-
-
-def threads() -> dict[str, str]:
-    """Return the environment of the commands."""
-    return {"OMP_NUM_THREADS": str(usable_cores())}

@@ -24,7 +24,7 @@ from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.results import Result, load_result
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner.checkpoints import require_model
-from fairseq_plugins.runner.commands import executable
+from fairseq_plugins.runner.commands import run_command
 from fairseq_plugins.runner.launcher import Launcher
 
 MODEL = "model.pt"
@@ -104,8 +104,7 @@ def _measure(root: Path, planned: PlannedRun, folder: Path, launcher: Launcher) 
     measured: Metrics = {}
     for step in planned.experiment.steps(planned.final, folder / MODEL, planned.run, 0):
         log = folder.parent / step.log
-        if status := launcher(executable(step.command), log, lambda lines: None):
-            raise WorkError(f"{step.log} ended with status {status}: {log.read_text()[-2000:]}")
+        run_command(launcher, step.command, log)
         try:
             measured |= step.read(log)
         except ValueError as error:

@@ -1,13 +1,13 @@
 """Running of all tables and figures of a paper, here or by Slurm jobs (`scripts/paper.sh`)."""
 
 import argparse
-import json
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from fairseq_plugins.common.files import read_object
 from fairseq_plugins.common.root import configs_folder, root_folder
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.devices import Devices
@@ -91,11 +91,10 @@ def _timing_jobs(root: Path, args: argparse.Namespace, gpus: int) -> list[Job]:
 
 def _is_timed(root: Path, done: Path, command: Sequence[str]) -> bool:
     """Tell whether a job recorded that it finished this command, and its page exists."""
-    try:
-        found = json.loads((root / done).read_text())
-        return found["command"] == [*command] and (root / found["page"]).is_file()
-    except (OSError, ValueError, LookupError, TypeError):
-        return False
+    found = read_object(root / done) or {}
+    page = found.get("page")
+    is_page = isinstance(page, str) and (root / page).is_file()
+    return found.get("command") == [*command] and is_page
 
 
 def make(root: Path, args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> int:

@@ -1,6 +1,5 @@
 """Training and measuring one run, and writing its result."""
 
-import json
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import Any
 
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.errors import CheckpointError
-from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.files import read_object, write_json
 from fairseq_plugins.experiments.base import Metrics
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.experiments.training import Training
@@ -171,7 +170,7 @@ class RunExecution:
         is_needed = any(t.variant.after == name for t in self.planned.trainings)
         stays = is_needed or self.context.options.keep == "tuned"
         is_there = not stays or (folder / training.evaluated).is_file()
-        if name and is_there and (found := _read_metrics(path)) is not None:
+        if name and is_there and (found := read_object(path)) is not None:
             return found
         folder.mkdir(exist_ok=True)
         self.train(training)
@@ -197,7 +196,7 @@ class RunExecution:
             raise RunFailed(f"its training ended after {updates} of {total} updates")
         if self.is_shown:
             self.progress.begin_training(self.run.name, updates, total)
-        log = folder / "train.log"
+        log = self.context.root / training.log
         try:
             self._launch(training.command, log, training=True)
         except OutOfTime:
@@ -220,7 +219,7 @@ class RunExecution:
         folder, experiment = self.context.root / training.folder, self.planned.experiment
         if self.is_shown:
             self.progress.change(self.run.name, EVALUATING)
-        log = folder / "train.log"
+        log = self.context.root / training.log
         try:
             checkpoints.require_model(folder / training.evaluated, training.config)
             metrics = experiment.measure(training, folder)
@@ -251,8 +250,8 @@ class RunExecution:
     def _result(self, parts: Mapping[str, Metrics]) -> Result:
         root, times = self.context.root, self.journal.content
         before = self.planned.pretraining
-        training_logs = [logs.read_training_log(root / _log(t)) for t in self.planned.measured]
-        curves = {t.variant.name: logs.read_curves(root / _log(t)) for t in self.planned.trainings}
+        training_logs = [logs.read_training_log(root / t.log) for t in self.planned.measured]
+        curves = {t.variant.name: logs.read_curves(root / t.log) for t in self.planned.trainings}
         return results.make_result(
             self.run,
             metrics={
@@ -291,11 +290,6 @@ class RunExecution:
             ) from None
 
 
-def _log(training: Training) -> Path:
-    """Return the log of a training, relative to the root."""
-    return training.folder / "train.log"
-
-
 def _merged(one: Metrics, other: Metrics) -> Metrics:
     """Merge metrics, and dictionaries that both have."""
     found = {**one, **other}
@@ -303,11 +297,3 @@ def _merged(one: Metrics, other: Metrics) -> Metrics:
         if isinstance(one[key], dict) and isinstance(other[key], dict):
             found[key] = {**one[key], **other[key]}
     return found
-
-
-def _read_metrics(path: Path) -> Metrics | None:
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None

@@ -103,7 +103,8 @@ class _Gathering:
         found, jobs = Status(*key, STOPPED), self.jobs.get(key, [])
         folder = self.checkpoints / table / scale / name
         queued = self._queued(jobs)
-        if _inode(folder.with_name(f"{folder.name}.lock")) in self.held:
+        lock = folder.with_name(f"{folder.name}.lock")
+        if lock.exists() and lock.stat().st_ino in self.held:
             number = next((one.number for one in queued if not one.waits), None)
             return replace(found, state=RUNNING, job=number, **_progress(folder))
         names = {one.name for one in queued}
@@ -206,13 +207,13 @@ def _progress(folder: Path) -> dict[str, Any]:
     """Read updates, total, loss and remaining seconds of a run from its newest training log."""
     paths = [*folder.glob("train.log"), *folder.glob("*/train.log")]
     if not paths:
-        return {"updates": None, "total": None, "loss": None, "seconds_left": None}
+        return {}
     newest = max(paths, key=lambda path: path.stat().st_mtime)
     before, total = _planned(folder, newest.parent)
     lines = [logs.read_numbers(line, "num_updates", "loss", "wall") for line in _tail(newest)]
     inner = _last_stretch([found for found in lines if found is not None])
     if not inner:
-        return {"updates": before, "total": total, "loss": None, "seconds_left": None}
+        return {"updates": before, "total": total}
     (first, _, began), (last, loss, wall) = inner[0], inner[-1]
     updates, left = before + int(last), None
     if total and last > first:
@@ -253,13 +254,6 @@ def _held_inodes() -> frozenset[int]:
     except OSError:
         return frozenset()
     return frozenset(int(line.split()[5].rsplit(":", 1)[1]) for line in lines if "->" not in line)
-
-
-def _inode(path: Path) -> int | None:
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return None
 
 
 def as_json(states: Sequence[Status], problem: str) -> str:

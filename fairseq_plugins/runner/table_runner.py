@@ -22,6 +22,7 @@ from fairseq_plugins.runner.run_state import (
     is_pretrained,
     is_recorded,
     lacks_checkpoint,
+    matching_result,
     read_journal,
 )
 
@@ -240,14 +241,10 @@ class TableRunner:
         if self.options.stage != "take" and is_being_replaced(self.root, planned):
             return False
         run = planned.run
-        data = planned.describe_data(self.root)
         own = TABLES[run.table]
         for table in (name for name, t in TABLES.items() if t.experiment == own.experiment):
-            other = replace(run, table=table)
-            result = results.read_result(self.root / other.result, planned.experiment.metrics)
-            if result is None or results.mismatch(result, other, planned.config, data):
-                continue
-            if planned.experiment.lacks(result["metrics"]):
+            result = matching_result(self.root, replace(planned, run=replace(run, table=table)))
+            if result is None or planned.experiment.lacks(result["metrics"]):
                 continue
             write_result(self.root / run.result, {**result, "table": run.table})
             self.progress.change(run.name, SKIPPED, f"{summary(result)}, from {table}")

@@ -136,7 +136,7 @@ def _train(args: argparse.Namespace, report: Report, begin: float) -> Report:
         )
         rounds.remove_all()
         deadline = begin + 60 * args.minutes
-        workers[0].progress.statuses.deadline = deadline
+        workers[0].progress.deadline = deadline
         timed_rounds.run_rounds(rounds, deadline, args.seeds, partial(print, flush=True))
         rounds.remove_aside()
     return replace(report, study=rounds.study)

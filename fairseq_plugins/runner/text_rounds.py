@@ -88,7 +88,7 @@ class TextRounds:
         slowest = 0.0
         for one in self._plan(PILOT, 1):
             training = one.trainings[-1]
-            wps = read_training_log(self.root / training.folder / "train.log").tokens_per_second
+            wps = read_training_log(self.root / training.log).tokens_per_second
             dataset, task = training.config["dataset"], training.config["task"]
             tokens = dataset["batch_size"] * task["tokens_per_sample"]
             slowest = max(slowest, tokens / wps if wps else whole / PILOT_UPDATES)
@@ -105,12 +105,12 @@ class TextRounds:
         """
         planned = self._plan(settings, seed)
         self.study = replace(self.study, overrides=overrides(settings))
-        statuses = self.workers[0].progress.statuses.by_name
+        runs = self.workers[0].progress.runs
         for one in planned:
-            statuses[one.run.name].updates = 0
+            runs[one.run.name].updates = 0
 
         def share() -> float:
-            done = sum(statuses[one.run.name].updates for one in planned)
+            done = sum(runs[one.run.name].updates for one in planned)
             return done / (settings.updates * len(planned))
 
         self.watch.is_late = lambda: is_late(share())

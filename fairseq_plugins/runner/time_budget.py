@@ -25,10 +25,6 @@ class Settings:
     updates: int
     is_small: bool = False
 
-    @property
-    def model(self) -> str:
-        return "the smaller model" if self.is_small else "the model"
-
 
 PILOT = Settings(PILOT_UPDATES)
 
