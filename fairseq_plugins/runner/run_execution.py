@@ -4,6 +4,7 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,60 @@ from fairseq_plugins.records import logs, results
 from fairseq_plugins.records.recipe import differences
 from fairseq_plugins.records.recipe_files import write_result
 from fairseq_plugins.records.results import Result
+from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner import checkpoints
 from fairseq_plugins.runner.commands import executable
-from fairseq_plugins.runner.interruption import STOP, OutOfTime
+from fairseq_plugins.runner.interruption import STOP, Interruption, OutOfTime
 from fairseq_plugins.runner.journal import Journal
-from fairseq_plugins.runner.progress import EVALUATING
-from fairseq_plugins.runner.run_context import NoModel, RunContext, RunFailed
+from fairseq_plugins.runner.launcher import Launcher
+from fairseq_plugins.runner.progress import EVALUATING, Progress
+from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.slurm_job import script
 
 UNWRITTEN = "result.json"  # in a run's folder: a result that could not be written below results/
 HARDWARE = "hardware"  # in the journal: of a job that only trained
 MEASURED = "metrics.json"  # in the folder of one of several trainings that is measured
+
+
+class RunFailed(Exception):
+    """A run failed; `log` is the output of the command that failed."""
+
+    def __init__(self, reason: str, log: Path | None = None) -> None:
+        super().__init__(reason)
+        self.log = log
+
+
+class NoModel(RunFailed):
+    """The trained model cannot be measured; trying again would not help."""
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """The launcher, options and code version that all runs of a command share.
+
+    Attributes:
+        root: folder of results and checkpoints.
+        launcher: starts the commands.
+        interruption: checked wherever a run can stop.
+        commit: of the running code.
+        sources: digest of the running code.
+        threads: of the commands, if not those of this process.
+        failed_starts: errors of the runs that others were to start from; no worker tries again.
+    """
+
+    root: Path
+    launcher: Launcher
+    progress: Progress
+    interruption: Interruption
+    options: RunOptions
+    commit: str
+    sources: str
+    threads: int | None = None
+    failed_starts: dict[Run, RunFailed] = field(default_factory=dict)
+
+    @property
+    def in_job(self) -> bool:
+        return self.options.job is not None
 
 
 class RunExecution:

@@ -15,8 +15,7 @@ from fairseq_plugins.records.recipe_files import write_result
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.runner import checkpoints
 from fairseq_plugins.runner.progress import DONE, FAILED, PRETRAINING, SKIPPED
-from fairseq_plugins.runner.run_context import RunContext, RunFailed, summary
-from fairseq_plugins.runner.run_execution import UNWRITTEN, RunExecution
+from fairseq_plugins.runner.run_execution import UNWRITTEN, RunContext, RunExecution, RunFailed
 from fairseq_plugins.runner.run_state import (
     is_being_replaced,
     is_pretrained,
@@ -250,3 +249,10 @@ class TableRunner:
             self.progress.change(run.name, SKIPPED, f"{summary(result)}, from {table}")
             return True
         return False
+
+
+def summary(result: Result) -> str:
+    """Format a result's last two columns in one line."""
+    numbers = result["metrics"]
+    columns = [c for c in TABLES[result["table"]].columns if numbers.get(c.metric) is not None]
+    return ", ".join(f"{c.label} {numbers[c.metric]:.{c.digits}f}" for c in columns[-2:])
