@@ -87,8 +87,6 @@ def _planned(name: str, rows: Sequence[str] | None) -> "list[PlannedRun]":
         EXPERIMENTS[table.experiment].scales["paper"],
         Devices(_GPUS),
         rows=own,
-        attentions=table.attentions,
-        seeds=[1],
     )
     return [one for one in planned if one.trainings]
 

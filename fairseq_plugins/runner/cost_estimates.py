@@ -41,15 +41,13 @@ def cost_of(root: Path, planned: PlannedRun, keep: Retention = "all") -> Cost:
     for training in planned.trainings:
         vocabulary = vocabulary_of(root, training.data)
         operations += _operations(training.config, vocabulary)
-        size = parameters(training.config["model"], vocabulary) * _bytes(training.config)
+        common = training.config["common"]
+        # Of each parameter the weight and Adam's two moments.
+        size = parameters(training.config["model"], vocabulary)
+        size *= 10 if common["fp16"] or common["bf16"] else 12
         peak = max(peak, rest + size * (_files(training) + 1))  # one more while it is being written
         rest += size * _files_that_stay(planned, training, keep)
     return Cost(operations, peak, rest)
-
-
-def _bytes(config: Mapping[str, Any]) -> int:
-    """Return the bytes of a checkpoint per parameter: the weight and Adam's two moments."""
-    return 10 if config["common"]["fp16"] or config["common"]["bf16"] else 12
 
 
 def _files(training: Training) -> int:
@@ -117,7 +115,7 @@ def _operations(config: Mapping[str, Any], vocabulary: int) -> float:
     if task["_name"] in ("language_modeling", "masked_lm", "translation"):
         per_token += 2 * predicted * vocabulary * int(model[f"{_sides(model)[-1]}_embed_dim"])
     updates = int(config["optimization"]["max_update"])
-    return 3 * per_token * updates * tokens_per_update(config)
+    return 3 * per_token * (updates * tokens_per_update(config))
 
 
 def _length(task: Mapping[str, Any]) -> int:

@@ -61,25 +61,18 @@ class DependentJobs:
         """Add the jobs of runs, `packed` runs in one job, and of the runs that they start from."""
         together = []
         for one in planned:
-            if self._skip(one):
+            run = one.run
+            if not self.force and self.is_done(one):
+                self.done.append(run)
                 continue
-            if packed > 1 and self._has_no_job(one.run):
+            has_job = run in self._last or key_of(run) in self.in_queue
+            is_shared = not self.force and self._same_elsewhere(run) is not None
+            if packed > 1 and not has_job and not is_shared:
                 together.append(one)
             else:
                 self.add(one)
         for first in range(0, len(together), packed):
             self._pack(together[first : first + packed])
-
-    def _has_no_job(self, run: Run) -> bool:
-        """Tell whether no job of this submission or in the queue makes a run."""
-        is_shared = not self.force and self._same_elsewhere(run) is not None
-        return not (run in self._last or key_of(run) in self.in_queue or is_shared)
-
-    def _skip(self, planned: PlannedRun) -> bool:
-        is_done = not self.force and self.is_done(planned)
-        if is_done:
-            self.done.append(planned.run)
-        return is_done
 
     def add(self, planned: PlannedRun, *, force: bool | None = None) -> str:
         """Add the jobs of a run and of those before it; return the name of its last job."""

@@ -55,9 +55,13 @@ def fine_tune(args: argparse.Namespace) -> None:
     runs = _plan(args, task)
     try:
         for one in runs:
-            _check_encoding(one)
-    except REFUSED as error:
-        raise OptionError(f"--encoding {one.settings.encoding}: {in_a_line(error)}") from None
+            for training in one.trainings():
+                error = EXPERIMENTS["lrpe_glue"].incompatibility(training.config["model"])
+                if error is not None:
+                    raise OptionError(str(error))
+    except REFUSED as refused:
+        said = in_a_line(refused)
+        raise OptionError(f"--encoding {one.settings.encoding}: {said}") from None
     results, say = [], partial(print, flush=True)
     if left := [one for one in runs if args.force or not one.is_done]:
         say(_intention(left))
@@ -167,14 +171,6 @@ def _prepare_text(args: argparse.Namespace, task: GlueTask, output: Path) -> Pat
         write_bytes(raw / f"{split}.txt", b"".join(found))
     prepare_text(output, raw, chosen={}, pieces=args.start.parent, merges=None, workers=_WORKERS)
     return output
-
-
-def _check_encoding(one: FineTuning) -> None:
-    """Compose the trainings, and refuse an encoding that the attention cannot have."""
-    for training in one.trainings():
-        error = EXPERIMENTS["lrpe_glue"].incompatibility(training.config["model"])
-        if error is not None:
-            raise OptionError(str(error))
 
 
 def _comparison(args: argparse.Namespace, task: GlueTask, results: Sequence[Result]) -> str:

@@ -75,7 +75,9 @@ def pack(root: Path, run: Run, output: Path, launcher: Launcher, say: Say) -> Pa
     with tempfile.TemporaryDirectory(dir=output, prefix=".packing-") as work:
         built = Path(work) / name
         built.mkdir()
-        torch.save(without_optimizer(read_checkpoint(checkpoint)), built / MODEL)
+        # The state of the optimizer is twice as large as the weights.
+        state = {**read_checkpoint(checkpoint), "last_optimizer_state": None}
+        torch.save(state, built / MODEL)
         shutil.copyfile(root / training.data / "dict.txt", built / "dict.txt")
         write_json(built / "result.json", result)
         say(f"{name}: measuring")
@@ -87,11 +89,6 @@ def pack(root: Path, run: Run, output: Path, launcher: Launcher, say: Say) -> Pa
         target = output / f"{name}.zip"
         Path(archive).replace(target)
     return target
-
-
-def without_optimizer(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a checkpoint without the state of the optimizer, twice as large as the weights."""
-    return {**state, "last_optimizer_state": None}
 
 
 def _commands(planned: PlannedRun, model: Path) -> list[list[str]]:

@@ -49,7 +49,6 @@ def plan_paper(root: Path, args: argparse.Namespace) -> list[list[PlannedRun]]:
             scale,
             devices,
             rows=own,
-            attentions=table.attentions,
             seeds=seeds,
         )
         tables.append(planned)

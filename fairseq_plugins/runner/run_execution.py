@@ -51,10 +51,8 @@ class RunContext:
 
     Attributes:
         root: folder of results and checkpoints.
-        launcher: starts the commands.
         interruption: checked wherever a run can stop.
-        commit: of the running code.
-        sources: digest of the running code.
+        commit, sources: of the running code.
         threads: of the commands, if not those of this process.
         failed_starts: errors of the runs that others were to start from; no worker tries again.
     """

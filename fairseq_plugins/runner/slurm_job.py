@@ -30,8 +30,6 @@ class Job:
         folder: of its log, relative to the root.
         words: the command, run in the root.
         gpus: of all its nodes, 0 for a CPU.
-        cpus: CPUs, without GPUs.
-        runs: which it trains or evaluates.
         after: jobs that must succeed before it starts (afterok).
         finally_after: jobs that must end before it starts, whatever their status (afterany).
         alone: whether it gets a whole node.

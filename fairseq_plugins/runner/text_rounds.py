@@ -75,11 +75,7 @@ class TextRounds:
     """Rounds of a study of Table 2, whose results are in its folders.
 
     Attributes:
-        root: the repository.
-        rows: encodings.
-        attention: of all of them.
         study: with the settings of the rounds whose results stand.
-        workers: train the runs, one after another each.
         watch: ends runs that are late.
         print_numbers: prints a title and the numbers so far.
     """
