@@ -13,12 +13,11 @@ from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.papers import PAPERS, TABLES
-from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner import cost_estimates, slurm_submission
-from fairseq_plugins.runner.dependent_jobs import Job, command_of
 from fairseq_plugins.runner.plan import check_devices, plan
 from fairseq_plugins.runner.preflight import check_jobs, check_ready
 from fairseq_plugins.runner.run_options import RunOptions
+from fairseq_plugins.runner.slurm_job import Job, script
 
 _STOPPED = (130, 143)  # exit statuses after Ctrl-C and SIGTERM
 _TIMED = {"lrpe": "table9"}  # a script of its own, which only measures speed
@@ -137,9 +136,7 @@ def _work(
     """
     commands = []
     for planned in tables:
-        first: Run = planned[0].run
-        rows = ",".join(dict.fromkeys(one.run.row for one in planned))
-        words = [*command_of(first.table), "--scale", first.scale, "--rows", rows]
+        words = script(*(one.run for one in planned), has_cells=False)
         words += ["--seeds", ",".join(map(str, args.seeds))] if args.seeds else []
         words += ["--gpus", str(args.gpus)] if args.gpus is not None else []
         words += ["--keep", args.keep]

@@ -125,11 +125,19 @@ def name_of(run: Run, suffix: str = "") -> str:
     return "-".join(filter(None, (run.table, run.folder_name, run.name, suffix)))
 
 
-def script(run: Run, *, rows: Iterable[str] = (), is_run: bool = True) -> list[str]:
-    """Return the command of a run, or without `is_run` of rows of its table."""
-    own = ("--attention", run.attention, "--seeds", str(run.seed)) if is_run else ()
-    rows = ("--rows", ",".join(rows) or run.row)
-    return [*command_of(run.table), "--scale", run.scale, *rows, *own]
+def script(*runs: Run, has_cells: bool = True) -> list[str]:
+    """Return the command of runs of a table, or without `has_cells` of all runs of their rows."""
+    table, scale = runs[0].table, runs[0].scale
+    words = [*command_of(table), "--scale", scale, "--rows", joined(run.row for run in runs)]
+    if has_cells:
+        words += ["--attention", joined(run.attention for run in runs)]
+        words += ["--seeds", joined(str(run.seed) for run in runs)]
+    return words
+
+
+def joined(words: Iterable[str]) -> str:
+    """Join words as an option takes them, each once."""
+    return ",".join(dict.fromkeys(words))
 
 
 def command_of(table: str) -> tuple[str, ...]:

@@ -54,10 +54,8 @@ class TableRunner:
             self._run(planned)
         except Busy as busy:
             failure = Failure(name, f"{busy}; wait for it or end it", None)
-        except RunFailed as failed:
-            failure = Failure(name, str(failed), failed.log)
-        except (OSError, DataError) as error:
-            failure = Failure(name, str(error), None)
+        except (RunFailed, OSError, DataError) as error:
+            failure = Failure(name, str(error), getattr(error, "log", None))
         else:
             return None
         self.progress.change(name, FAILED, failure.reason)
