@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from fairseq_plugins.common.cpu import usable_cores
@@ -32,6 +31,7 @@ from fairseq_plugins.report.pairwise_runs import compare
 from fairseq_plugins.runner.checkpoints import exclusive
 from fairseq_plugins.runner.finetuning import Data, FineTuning, Settings
 from fairseq_plugins.runner.launcher import get_launchers
+from fairseq_plugins.runner.progress import DONE, Progress
 
 _WORKERS = 2
 # An adaptation passes so often over its text, within these numbers of updates.
@@ -62,19 +62,24 @@ def fine_tune(args: argparse.Namespace) -> None:
     except REFUSED as refused:
         said = in_a_line(refused)
         raise OptionError(f"--encoding {one.settings.encoding}: {said}") from None
-    results, say = [], partial(print, flush=True)
     if left := [one for one in runs if args.force or not one.is_done]:
-        say(_intention(left))
-    with get_launchers(ROOT, 0, [{"OMP_NUM_THREADS": str(usable_cores())}]) as (launcher,):
+        print(_intention(left), flush=True)
+    results, lines = [], []
+    with (
+        get_launchers(ROOT, 0, [{"OMP_NUM_THREADS": str(usable_cores())}]) as (launcher,),
+        Progress(args.data.name, [one.name for one in runs]) as progress,
+    ):
         for one in runs:
-            with exclusive(ROOT / one.folder, say):
+            with exclusive(ROOT / one.folder, progress.say):
                 if args.force:
                     one.remove()
-                metrics = one.run(launcher, say)
+                metrics = one.run(launcher, progress)
             numbers = ", ".join(f"{name} {value:.2f}" for name, value in metrics.items())
-            print(f"{one.name}: {numbers}", flush=True)
+            progress.change(one.name, DONE, numbers)
+            lines.append(f"{one.name}: {numbers}")
             cell = {"row": one.settings.encoding, "attention": args.attention, "seed": one.seed}
             results.append({**cell, "metrics": metrics})
+    print("\n".join(lines), flush=True)
     if len(args.encoding) > 1:
         print(f"\n{_comparison(args, task, results)}\n")
     if args.predict:
