@@ -184,6 +184,11 @@ class Training:
         return LAST if self.config["dataset"]["disable_validation"] else BEST
 
     @property
+    def checkpoint(self) -> Path:
+        """The file of `evaluated`, relative to the root."""
+        return self.folder / self.evaluated
+
+    @property
     def command(self) -> list[str]:
         """The command, which resumes from checkpoint_last.pt if there is one."""
         return train_command(self.variant.recipe, self.overrides, srun=self.srun)
@@ -193,7 +198,7 @@ class Training:
 
         option: fairseq's, which loads it; a resumed training loads checkpoint_last.pt instead.
         """
-        override = f"{option}={(other.folder / other.evaluated).as_posix()}"
+        override = f"{option}={other.checkpoint.as_posix()}"
         return replace(self, overrides=(*self.overrides, override))
 
     def with_sizes(self, start: PretrainedModel) -> "Training":

@@ -207,11 +207,11 @@ class RunExecution:
         """
         if training not in self.planned.trainings:  # but one of the run that this one starts from
             return self.evaluate(training)
-        folder = self.context.root / training.folder
+        root, folder = self.context.root, self.context.root / training.folder
         path, name = folder / MEASURED, training.variant.name
         is_needed = any(t.variant.after == name for t in self.planned.trainings)
         stays = is_needed or self.context.options.keep == "tuned"
-        is_there = not stays or (folder / training.evaluated).is_file()
+        is_there = not stays or (root / training.checkpoint).is_file()
         if name and is_there and (found := read_object(path)) is not None:
             return found
         folder.mkdir(exist_ok=True)
@@ -258,21 +258,20 @@ class RunExecution:
 
     def evaluate(self, training: Training) -> Metrics:
         """Measure a training (RunFailed: its model is missing or a command failed)."""
-        folder, experiment = self.context.root / training.folder, self.planned.experiment
+        root = self.context.root
+        folder, log = root / training.folder, root / training.log
         if self.is_shown:
             self.progress.change(self.run.name, EVALUATING)
-        log = self.context.root / training.log
         try:
-            checkpoints.require_model(folder / training.evaluated, training.config)
-            metrics = experiment.measure(training, folder)
+            checkpoints.require_model(root / training.checkpoint, training.config)
+            metrics = self.planned.experiment.measure(training, folder)
         except CheckpointError as error:
             again = shlex.join(self._training_again(training))
             raise NoModel(f"{error}; {again} trains it again", log) from None
         except (FileNotFoundError, ValueError) as error:
             raise RunFailed(str(error), log) from None
-        checkpoint, gpus = training.folder / training.evaluated, self.planned.devices.gpus
         log_folder = folder if training in self.planned.trainings else self.folder
-        for step in experiment.steps(training, checkpoint, self.run, gpus):
+        for step in self.planned.steps(training):
             log = log_folder / step.log
             log.unlink(missing_ok=True)
             self._launch(step.command, log, training=False)

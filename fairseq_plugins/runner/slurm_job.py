@@ -182,6 +182,4 @@ def _evaluates_apart(planned: PlannedRun) -> bool:
     """Tell whether a run on several GPUs has one training, evaluated by commands on one GPU."""
     if planned.devices.gpus < 2 or len(planned.trainings) != 1:
         return False
-    training = planned.final
-    checkpoint = training.folder / training.evaluated
-    return bool(planned.experiment.steps(training, checkpoint, planned.run, planned.devices.gpus))
+    return bool(planned.steps(planned.final))
