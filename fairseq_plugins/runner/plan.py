@@ -58,17 +58,9 @@ def plan(
 ) -> tuple[list[PlannedRun], list[SkippedCell]]:
     """Plan the runs of a table in the order of its rows; return also the cells that stay empty.
 
-    Args:
-        configs: folder of the recipes.
-        table: whose runs.
-        scale: of the runs.
-        devices: of each run.
-        rows: names of rows, None for the table's own.
-        attentions: of each row, None for the table's own.
-        seeds: of each row and attention.
-        lengths: to measure, in multiples of the training length; empty for the table's own.
-        start: a published model for rows to start from.
-        study: data, budget and settings that replace the scale's.
+    rows, attentions: None for the table's own. seeds: of each row and attention. lengths: to
+    measure, in multiples of the training length; empty for the table's own. start: a published
+    model for rows to start from. study: data, budget and settings that replace the scale's.
 
     Raises:
         ValueError: an unknown row, GPUs that cannot share the batch, or a named row that supports

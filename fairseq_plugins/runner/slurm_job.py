@@ -50,6 +50,12 @@ class Job:
         # Other commands would be ended by the signal. An option here would override the variable
         # that a user has set for sbatch.
         is_warned = "--srun" in self.words and "SBATCH_SIGNAL" not in os.environ
+        # Slurm signals the shell that sbatch starts, so the program replaces it.
+        command = f"exec {shlex.join(self.words)}"
+        if not self.gpus:
+            command = (
+                f'export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-$SLURM_CPUS_PER_TASK}}"; {command}'
+            )
         return [
             "sbatch",
             "--parsable",
@@ -64,7 +70,7 @@ class Job:
             *([f"--signal={_WARNING}"] if is_warned else []),
             *self._dependency(numbers),
             f"--output={(self.folder / f'{self.name}.slurm-%j.log').as_posix()}",
-            f"--wrap={self._wrap()}",
+            f"--wrap={command}",
         ]
 
     @property
@@ -97,18 +103,11 @@ class Job:
     def _dependency(self, numbers: dict[str, int]) -> list[str]:
         """Return the dependency options; `singleton` also waits for jobs of the same name."""
         kinds = {"afterok": self.after, "afterany": self.finally_after}
-        words = [
-            ":".join([kind, *(str(numbers[name]) for name in names if name in numbers)])
-            for kind, names in kinds.items()
-        ]
-        known = [word for word in words if ":" in word]
-        return [f"--dependency={','.join([*known, 'singleton'])}", "--kill-on-invalid-dep=yes"]
-
-    def _wrap(self) -> str:
-        # Slurm signals the shell that sbatch starts, so the program replaces it.
-        command = f"exec {shlex.join(self.words)}"
-        threads = 'export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$SLURM_CPUS_PER_TASK}"'
-        return command if self.gpus else f"{threads}; {command}"
+        found = ["singleton"]
+        for kind, names in kinds.items():
+            if known := [str(numbers[name]) for name in names if name in numbers]:
+                found.insert(-1, ":".join([kind, *known]))
+        return [f"--dependency={','.join(found)}", "--kill-on-invalid-dep=yes"]
 
 
 def _is_memory_set() -> bool:

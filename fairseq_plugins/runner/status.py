@@ -168,23 +168,18 @@ class _Gathering:
 
     def _with_reasons(self, states: Sequence[Status]) -> list[Status]:
         """Add to cancelled runs which failed job they depended on."""
-        failed = {
-            job["name"]
-            for state in states
-            if state.state in (FAILED, CANCELLED)
-            for job in self.jobs.get((state.table, state.scale, state.name), [])
-        }
-
-        def reason(state: Status) -> str:
-            own = self.jobs.get((state.table, state.scale, state.name), [])
-            names = {job["name"] for job in own}
-            after = [name for job in own for name in job["after"] if name in failed - names]
-            return f"after {', '.join(after)}" if after else "before it began"
-
-        return [
-            replace(state, reason=reason(state)) if state.state == CANCELLED else state
-            for state in states
-        ]
+        of = [self.jobs.get((one.table, one.scale, one.name), []) for one in states]
+        failed: set[str] = set()
+        for state, own in zip(states, of, strict=True):
+            if state.state in (FAILED, CANCELLED):
+                failed |= {job["name"] for job in own}
+        found = []
+        for state, own in zip(states, of, strict=True):
+            others = failed - {job["name"] for job in own}
+            after = [name for job in own for name in job["after"] if name in others]
+            reason = f"after {', '.join(after)}" if after else "before it began"
+            found.append(replace(state, reason=reason) if state.state == CANCELLED else state)
+        return found
 
 
 def _is_newer(path: Path, jobs: Iterable[Record]) -> bool:

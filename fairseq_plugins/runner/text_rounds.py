@@ -187,17 +187,10 @@ def run_rounds(
     say: Callable[[str], None],
     clock: Clock = time.monotonic,
 ) -> Settings:
-    """Run a pilot, and then as many rounds as fit; at least the pilot stands at the end.
+    """Run a pilot, and then as many rounds as fit; return the settings of those that stand.
 
-    Args:
-        rounds: what is trained.
-        deadline: of the whole comparison, by the clock.
-        seeds: wanted number of rounds.
-        say: prints a line.
-        clock: seconds now.
-
-    Returns:
-        The settings of the rounds whose results stand.
+    At least the pilot stands at the end. deadline: of the whole comparison, by the clock. seeds:
+    wanted number of rounds.
     """
 
     def left() -> float:

@@ -63,10 +63,8 @@ def plan_rounds(seconds: float, speed: Speed, seeds: int) -> Plan:
     The first of these that fits: rounds of the usual model; rounds of the small model; the pilot,
     which is seed 1, and more rounds like it; the pilot alone.
 
-    Args:
-        seconds: remaining.
-        speed: of the pilot.
-        seeds: wanted; fewer, but at least `FEWEST_SEEDS`, where runs would become too short.
+    seconds: remaining. speed: of the pilot. seeds: wanted; fewer, but at least `FEWEST_SEEDS`,
+    where runs would become too short.
     """
     usable = (seconds - RESERVE_SECONDS) * MARGIN
     for settings in (Settings(1), Settings(1, is_small=True)):
