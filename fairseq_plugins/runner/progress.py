@@ -123,7 +123,7 @@ class Progress:
         run = self.runs[name]
         with self._lock:
             run.updates, run.total = updates, total
-            run.first = None  # a new training has another speed
+            run.first = run.loss = None  # a new training has another speed and loss
             self.change(name, TRAINING, f"resumed at {updates}" if updates else "")
 
     def train(self, name: str, updates: int, loss: float) -> None:
