@@ -11,7 +11,6 @@ from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import add_folder_options
 from fairseq_plugins.data.options import check_at_least, check_file
 
-ATTENTIONS = ("vanilla", "linear")
 _MOST_SEEDS = 1000  # each is planned before the first run
 
 
@@ -38,7 +37,7 @@ def get_parser() -> argparse.ArgumentParser:
     data.add_argument("--labelled", type=Path, metavar="TSV", help=text)
     add("--start", type=Path, metavar="START", help="of --labelled (default: checkpoints/start)")
     add("--minutes", type=float, default=10.0, metavar="N", help="for all of it (default: 10)")
-    add("--attention", choices=ATTENTIONS, default="vanilla", help="(default: vanilla)")
+    add("--attention", choices=finetune.ATTENTIONS, default="vanilla", help="(default: vanilla)")
     text = "of every encoding; more where time is left, fewer where it is short (default: 5)"
     add("--seeds", type=int, default=5, metavar="N", help=text)
     text = "of the subwords that are learned from the text (default: 500)"

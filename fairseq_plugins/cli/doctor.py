@@ -191,12 +191,9 @@ def _problems(facts: Facts) -> list[Problem]:
     problems = []
     if facts.python < OLDEST_PYTHON:
         version, oldest = (".".join(map(str, v)) for v in (facts.python, OLDEST_PYTHON))
-        problems.append(
-            Problem(
-                f"Python must be {oldest} or newer, but is {version}",
-                "set up again with a newer one: make setup PYTHON=python3.12",
-            )
-        )
+        problem = f"Python must be {oldest} or newer, but is {version}"
+        remedy = "set up again with a newer one: make setup PYTHON=python3.12"
+        problems.append(Problem(problem, remedy))
     if facts.torch.version is None:
         remedy = "make setup, or install the torch of requirements.txt"
         problems.append(Problem(f"torch cannot be imported: {facts.torch.error}", remedy))
@@ -208,24 +205,16 @@ def _problems(facts: Facts) -> list[Problem]:
         )
         problems.append(Problem(f"fairseq cannot be imported: {facts.fairseq.error}", remedy))
     if not problems and facts.registration_error:
-        problems.append(
-            Problem(
-                f"fairseq does not know the model {MODEL}: {facts.registration_error}",
-                "run from the repository, or install it: pip install --no-deps -e .",
-            )
-        )
-    return problems + _uncarried(facts)
-
-
-def _uncarried(facts: Facts) -> list[Problem]:
-    """A GPU that this build of torch has no code for is found, but cannot run anything."""
-    problems = []
-    for major, minor in sorted({gpu.capability for gpu in facts.gpus}):
-        if facts.cuda_architectures and not carries(facts.cuda_architectures, (major, minor)):
+        problem = f"fairseq does not know the model {MODEL}: {facts.registration_error}"
+        remedy = "run from the repository, or install it: pip install --no-deps -e ."
+        problems.append(Problem(problem, remedy))
+    # A GPU that this build of torch has no code for is found, but cannot run anything.
+    for capability in sorted({gpu.capability for gpu in facts.gpus}):
+        if facts.cuda_architectures and not carries(facts.cuda_architectures, capability):
             remedy = "hide the GPU (CUDA_VISIBLE_DEVICES=) or install a build of torch for it"
-            if (major, minor) == (7, 0):
+            if capability == (7, 0):
                 remedy = "install the torch build for CUDA 12.6, as requirements.txt says"
-            problem = f"this build of torch has no code for sm_{major}{minor}, only for "
+            problem = "this build of torch has no code for sm_{}{}, only for ".format(*capability)
             problems.append(Problem(problem + ", ".join(facts.cuda_architectures), remedy))
     return problems
 
@@ -240,12 +229,9 @@ def carries(architectures: Sequence[str], capability: tuple[int, int]) -> bool:
         match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", name)
         if match is None:
             continue
-        kind, letter = match[1], match[4]
         built = (int(match[2]), int(match[3]))
-        same_major = built[0] == capability[0]
-        if built == capability or (
-            not letter and built <= capability and (same_major or kind == "compute")
-        ):
+        runs_later = not match[4] and (match[1] == "compute" or built[0] == capability[0])
+        if built == capability or (runs_later and built <= capability):
             return True
     return False
 
@@ -295,17 +281,13 @@ def _torch_facts() -> dict[str, Any]:
 
     from fairseq_plugins.kernels import native
 
-    gpus = []
-    if torch.cuda.is_available():
-        for index in range(torch.cuda.device_count()):
-            about = torch.cuda.get_device_properties(index)
-            memory_gib = about.total_memory / 2**30
-            gpus.append(Gpu(about.name, (about.major, about.minor), memory_gib))
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    gpus = [torch.cuda.get_device_properties(index) for index in range(count)]
     return {
         "cpu_threads": torch.get_num_threads(),
         "cuda_build": torch.version.cuda,
         "cuda_architectures": tuple(torch.cuda.get_arch_list()),
-        "gpus": tuple(gpus),
+        "gpus": tuple(Gpu(g.name, (g.major, g.minor), g.total_memory / 2**30) for g in gpus),
         "native": native.library() is not None,
     }
 

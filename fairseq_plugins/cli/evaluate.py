@@ -107,7 +107,8 @@ def _run(args: argparse.Namespace) -> None:
         print(note)
     if args.output is not None:
         result = {**_provenance(args, request), **report.to_json()}
-        result["checkpoint"] = {**_file(args.path), **result["checkpoint"]}
+        sha256 = import_module("fairseq_plugins.data.measure").sha256(args.path)
+        result["checkpoint"] = {"file": args.path.name, "sha256": sha256, **result["checkpoint"]}
         import_module("fairseq_plugins.common.files").write_json(args.output, result)
         print(f"written: {args.output}")
 
@@ -169,10 +170,6 @@ def _notes(report: Any) -> list[str]:
     if report.text.unknown:
         notes.append(f"<unk> stands for {report.text.unknown:,} of the tokens, whatever they were")
     return notes
-
-
-def _file(path: Path) -> dict[str, Any]:
-    return {"file": path.name, "sha256": import_module("fairseq_plugins.data.measure").sha256(path)}
 
 
 def _provenance(args: argparse.Namespace, request: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairseq_plugins.cli.table_options import TFLOPS
 from fairseq_plugins.common.errors import WorkError
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.option_types import words
@@ -15,7 +16,6 @@ from fairseq_plugins.papers import PAPERS, TABLES
 if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
     from fairseq_plugins.experiments.planned import PlannedRun
 
-TFLOPS = 40.0  # 10^12 operations a second, half of what a V100 reaches in half precision
 _GPUS = 8
 OUTPUT = Path("outputs", "rehearsal.md")
 
@@ -87,8 +87,6 @@ def _planned(name: str, rows: Sequence[str] | None) -> "list[PlannedRun]":
         EXPERIMENTS[table.experiment].scales["paper"],
         Devices(_GPUS),
         rows=own,
-        attentions=table.attentions,
-        seeds=[1],
     )
     return [one for one in planned if one.trainings]
 

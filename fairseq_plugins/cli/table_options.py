@@ -64,10 +64,6 @@ def setting(text: str) -> str:
     return text
 
 
-def _done(table: Table) -> str:
-    return "Measures" if table.evaluate_only else "Trains and evaluates"
-
-
 def _default_rows(table: Table) -> str:
     if table.evaluate_only:
         return "those whose model is in checkpoints/; one that is named is trained first"
@@ -79,9 +75,10 @@ def get_parser(name: str) -> Parser:
     """Return the parser of the command of a table or figure."""
     table = SCRIPTS[name]
     drawn = "".join(f", and draws results/{f.name}/<scale>.png" for f in table.figures if f.name)
+    does = "Measures" if table.evaluate_only else "Trains and evaluates"
     parser = Parser(
         prog=f"fairseq-pe table {name}",
-        description=f"{table.source}: {table.title}. {_done(table)} every row that is not "
+        description=f"{table.source}: {table.title}. {does} every row that is not "
         f"done, and renders results/{table.name}/<scale>.md{drawn}.",
         epilog="Rows that are done are skipped, interrupted ones resume from their last intact "
         "checkpoint. Exit status: 0 all done, 1 a row failed, 2 nothing was started, 130 Ctrl-C.",
@@ -99,42 +96,25 @@ def _add_cells(parser: Parser, table: Table) -> None:
     add = parser.add_argument
     text = "(default: that of the study named, else mini, on a CPU)"
     add("--scale", choices=SCALE_NAMES, help=text)
-    add(
-        "--rows",
-        type=words("--rows"),
-        metavar="A,B",
-        help="names of encodings or of files in configs/model, or `paper` for the paper's own "
-        f"(default: {_default_rows(table)})",
-    )
-    add(
-        "--attention",
-        type=words("--attention", [*table.attentions, *table.extra_attentions]),
-        default=list(table.attentions),
-        metavar="A,B",
-        help=f"among {', '.join([*table.attentions, *table.extra_attentions])} "
-        f"(default: {','.join(table.attentions)})",
-    )
+    text = "names of encodings or of files in configs/model, or `paper` for the paper's own "
+    text += f"(default: {_default_rows(table)})"
+    add("--rows", type=words("--rows"), metavar="A,B", help=text)
+    known, default = [*table.attentions, *table.extra_attentions], [*table.attentions]
+    kind, text = words("--attention", known), f"among {', '.join(known)} "
+    text += f"(default: {','.join(default)})"
+    add("--attention", type=kind, default=default, metavar="A,B", help=text)
     several = ",".join(map(str, table.seeds))
-    default = "1" if len(table.seeds) == 1 else f"{several} at scale paper, else 1"
-    add("--seeds", type=seeds, metavar="1,2", help=f"(default: {default})")
+    text = "1" if len(table.seeds) == 1 else f"{several} at scale paper, else 1"
+    add("--seeds", type=seeds, metavar="1,2", help=f"(default: {text})")
     if table.lengths:
-        add(
-            "--lengths",
-            type=lengths,
-            default=(),
-            metavar="1x,2x",
-            help="in those of the training; what a result has already stays "
-            f"(default: {','.join(f'{factor}x' for factor in table.lengths)})",
-        )
+        text = "in those of the training; what a result has already stays "
+        text += f"(default: {','.join(f'{factor}x' for factor in table.lengths)})"
+        add("--lengths", type=lengths, default=(), metavar="1x,2x", help=text)
     if table.may_start_published:
-        add(
-            "--start",
-            type=Path,
-            metavar="FILE",
-            help="start from a published model, a checkpoint that `fairseq-pe prepare start` or "
-            "`fairseq-pe convert` makes (default at scale published: checkpoints/start/model.pt; "
-            "elsewhere what scripts/bert_start.sh trains)",
-        )
+        text = "start from a published model, a checkpoint that `fairseq-pe prepare start` or "
+        text += "`fairseq-pe convert` makes (default at scale published: "
+        text += "checkpoints/start/model.pt; elsewhere what scripts/bert_start.sh trains)"
+        add("--start", type=Path, metavar="FILE", help=text)
     else:
         parser.set_defaults(start=None)
 
@@ -142,13 +122,8 @@ def _add_cells(parser: Parser, table: Table) -> None:
 def _add_machines(parser: Parser) -> None:
     """Add the options of GPUs, runs at once, checkpoints and Slurm."""
     add = parser.add_argument
-    add(
-        "--gpus",
-        type=int,
-        metavar="N",
-        help="GPUs of one run; the total batch stays what it is (default: 8 at scale paper, "
-        "1 at small, else 0, a CPU)",
-    )
+    text = "GPUs of one run; the total batch stays what it is (default: 8 at scale paper, "
+    add("--gpus", type=int, metavar="N", help=f"{text}1 at small, else 0, a CPU)")
     add(
         "--jobs",
         type=int,
@@ -194,11 +169,8 @@ def _add_actions(parser: Parser) -> None:
     )
     text = "train the published runs here, into results/local"
     add("--rerun", action="store_true", help=text)
-    add(
-        "--log",
-        choices=TRACKERS,
-        help="show each run's loss in TensorBoard (below outputs/tensorboard) or Weights & Biases",
-    )
+    text = "show each run's loss in TensorBoard (below outputs/tensorboard) or Weights & Biases"
+    add("--log", choices=TRACKERS, help=text)
 
 
 def get_paper_parser() -> Parser:
@@ -221,13 +193,8 @@ def get_paper_parser() -> Parser:
     add("--jobs", type=int, default=1, metavar="N", help="with --slurm: runs in one job")
     add("--max-running", type=number("--max-running", 0), default=0, metavar="N", help=_MAX_RUNNING)
     add("--keep", choices=get_args(Retention), default="all", help="as the tables have it")
-    add(
-        "--tflops",
-        type=float,
-        default=TFLOPS,
-        metavar="X",
-        help="operations a second of one GPU, in 10^12, for GPU-hours (default: 40, a guess)",
-    )
+    text = "operations a second of one GPU, in 10^12, for GPU-hours (default: 40, a guess)"
+    add("--tflops", type=float, default=TFLOPS, metavar="X", help=text)
     add("--dry-run", action="store_true", help="print the plan and its cost, and do nothing")
     return parser
 

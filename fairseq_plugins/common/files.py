@@ -89,6 +89,15 @@ def write_json(
     write_text(path, text + "\n")
 
 
+def read_object(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object; None if the file is missing, damaged or something else."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def find_packed(folder: Path, *names: str) -> Path | None:
     """Find the first existing file of a folder, plain or packed."""
     for name, ending in itertools.product(names, _OPENERS):

@@ -6,7 +6,7 @@ the original (teacher) on the same tokens, without labels or output heads.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from omegaconf import MISSING
 from torch import Tensor
 
 from fairseq_plugins.common.errors import OptionError, checkpoint_given_by
+from fairseq_plugins.common.option_field import option
 from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, check_vocabulary
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import build_trained, read_trained
@@ -33,12 +34,8 @@ _SUMS = ("loss", "cosine", "ntokens", "nsentences", "sample_size")
 class HiddenStateDistillationConfig(FairseqDataclass):
     """Options of the criterion."""
 
-    teacher: str = field(
-        default=MISSING, metadata={"help": "pe_roberta checkpoint whose hidden states to match"}
-    )
-    layers: _LAYERS = field(
-        default="all", metadata={"help": "hidden states to match, with equal weights"}
-    )
+    teacher: str = option(MISSING, "pe_roberta checkpoint whose hidden states to match")
+    layers: _LAYERS = option("all", "hidden states to match, with equal weights")
 
 
 def relative_squared_error(states: Tensor, targets: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Criterion ``squad``: cross-entropy of an answer's first and last token."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,14 +11,14 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
+from fairseq_plugins.common.option_field import option
+
 
 @dataclass
 class SquadCriterionConfig(FairseqDataclass):
     """Options of the criterion."""
 
-    span_head_name: str = field(
-        default="squad", metadata={"help": "name of the model's span head to train"}
-    )
+    span_head_name: str = option("squad", "name of the model's span head to train")
 
 
 @register_criterion("squad", dataclass=SquadCriterionConfig)

@@ -68,41 +68,6 @@ def canonical_form(encoding: PositionEncoding, offset: int) -> tuple[Primitive, 
     return _split(scores)
 
 
-def scores_from_primitives(
-    encoding: PositionEncoding, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
-) -> Tensor:
-    """Compute scores before scaling from ``canonical_form``: (B, H, T, S) float64.
-
-    Slow, pair by pair: for analysis and tests.
-
-    Args:
-        encoding: a relative one.
-        q: (B, H, T, D).
-        k: (B, H, S, D).
-        q_positions: (1, T).
-        k_positions: (1, S).
-
-    Raises:
-        ValueError: see ``canonical_form``.
-    """
-    scores = q.new_zeros(*q.shape[:3], k.size(2), dtype=torch.float64)
-    relative = k_positions[0] - q_positions[0].unsqueeze(1)
-    for offset in relative.unique().tolist():
-        total = torch.zeros_like(scores)
-        for primitive in canonical_form(encoding, offset):
-            left = _argument(primitive.query, q)
-            right = _argument(primitive.key, k)
-            total += left @ primitive.matrix @ right.mT
-        scores = torch.where(relative == offset, total, scores)
-    return scores
-
-
-def _argument(kind: Argument, content: Tensor) -> Tensor:
-    """Return the content (B, H, T, D), or ones (B, H, T, 1) for the constant."""
-    content = content.double()
-    return content if kind == "content" else torch.ones_like(content[..., :1])
-
-
 def _at(position: int, count: int) -> Tensor:
     return torch.full((1, count), position)
 

@@ -9,7 +9,7 @@ from typing import Any
 from fairseq_plugins.common.provenance import describe_all, missing_data
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.experiments import experiment_of
-from fairseq_plugins.experiments.base import Experiment
+from fairseq_plugins.experiments.base import Experiment, Step
 from fairseq_plugins.experiments.devices import Devices, as_overrides, placement, run_group, spread
 from fairseq_plugins.experiments.rows import BASE, encoding_of, has_file
 from fairseq_plugins.experiments.training import (
@@ -123,10 +123,13 @@ class PlannedRun:
         for training in self.measured:
             if training in self.trainings:
                 found.append(training.command)
-            checkpoint = training.folder / training.evaluated
-            steps = self.experiment.steps(training, checkpoint, self.run, self.devices.gpus)
-            found += [step.command for step in steps]
+            found += [step.command for step in self.steps(training)]
         return found
+
+    def steps(self, training: Training, checkpoint: Path | None = None) -> Sequence[Step]:
+        """Return the steps that measure a training, or a copy of its checkpoint."""
+        checkpoint = checkpoint or training.checkpoint
+        return self.experiment.steps(training, checkpoint, self.run, self.devices.gpus)
 
 
 def _common(trainings: Sequence[Training]) -> dict[str, Any]:

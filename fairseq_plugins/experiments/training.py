@@ -174,9 +174,19 @@ class Training:
         return self.data_elsewhere or Path(self.config["task"]["data"])
 
     @property
+    def log(self) -> Path:
+        """The output of its command, relative to the root."""
+        return self.folder / "train.log"
+
+    @property
     def evaluated(self) -> str:
         """The checkpoint that is evaluated: the best on validation, or without it the last."""
         return LAST if self.config["dataset"]["disable_validation"] else BEST
+
+    @property
+    def checkpoint(self) -> Path:
+        """The file of `evaluated`, relative to the root."""
+        return self.folder / self.evaluated
 
     @property
     def command(self) -> list[str]:
@@ -188,7 +198,7 @@ class Training:
 
         option: fairseq's, which loads it; a resumed training loads checkpoint_last.pt instead.
         """
-        override = f"{option}={(other.folder / other.evaluated).as_posix()}"
+        override = f"{option}={other.checkpoint.as_posix()}"
         return replace(self, overrides=(*self.overrides, override))
 
     def with_sizes(self, start: PretrainedModel) -> "Training":

@@ -20,7 +20,7 @@ from fairseq_plugins.common.vocabulary import DECODER_TABLE, ROBERTA_TABLE, chec
 from fairseq_plugins.encodings import expand_name, get_entry
 from fairseq_plugins.encodings.absolute import Sines
 from fairseq_plugins.encodings.hierarchical import Hierarchical
-from fairseq_plugins.modules.fitting import is_ours, require_valid_numbers
+from fairseq_plugins.modules.fitting import is_ours, require_valid_numbers, shape_of
 from fairseq_plugins.modules.growing import grow_table
 from fairseq_plugins.modules.identity import LM, ROBERTA, describe, describe_checkpoint, differences
 from fairseq_plugins.modules.naming import name_stack
@@ -178,7 +178,7 @@ def compare(
             if name in state:
                 fit.left.append(name)
         else:
-            fit.wrong.append(f"{name} is {_shape(state, name)}, here {_shape(own, name)}")
+            fit.wrong.append(f"{name} is {shape_of(state, name)}, here {shape_of(own, name)}")
     return fit
 
 
@@ -226,10 +226,6 @@ def _scale_sines(
                 module.scale_to(None)
             elif tokens is not None:
                 module.scale_to(float(tokens.float().std()))
-
-
-def _shape(weights: Mapping[str, Tensor], name: str) -> str:
-    return str(tuple(weights[name].shape)) if name in weights else "absent"
 
 
 def _site(name: str) -> str | None:

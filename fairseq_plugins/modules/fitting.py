@@ -96,9 +96,9 @@ def require_fit(path: Path, checkpoint: Mapping[str, Any]) -> None:
     _require_layers(path, config["model"], weights)
     own, given = _expected(path, config, weights)
     wrong = [
-        f"{name} is {_shape(given, name)} where the model has {_shape(own, name)}"
+        f"{name} is {shape_of(given, name)} where the model has {shape_of(own, name)}"
         for name in sorted({*own, *given})
-        if _shape(own, name) != _shape(given, name)
+        if shape_of(own, name) != shape_of(given, name)
     ]
     if wrong:
         more = [f"and {len(wrong) - _SHOWN} more"] if len(wrong) > _SHOWN else []
@@ -221,5 +221,6 @@ def _symbols(weights: Mapping[str, Any], table: str, model: str) -> Dictionary:
     return dictionary
 
 
-def _shape(weights: Mapping[str, Any], name: str) -> str:
+def shape_of(weights: Mapping[str, Any], name: str) -> str:
+    """Return the shape of a weight for a message; `absent` without one."""
     return str(tuple(weights[name].shape)) if name in weights else "absent"

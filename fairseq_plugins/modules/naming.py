@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from fairseq_plugins.encodings import (
     expand_name,
-    get_entry,
     parse_options,
     with_absolute_embedding,
 )
@@ -51,8 +50,3 @@ def name_stack(given: str, options: str, *, absolute: str | None, base: str | No
             )
         words = own | named
     return StackName(given, name, words)
-
-
-def acts_on_input(part: str) -> bool:
-    """Return whether an encoding changes the input of layers, as absolute encodings do."""
-    return "embed" in get_entry(part).hooks

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
@@ -16,6 +16,7 @@ from fairseq_plugins.attention.normalizers import (
     defaults_of,
 )
 from fairseq_plugins.attention.output_norm import OUTPUT_NORMS
+from fairseq_plugins.common.option_field import option
 from fairseq_plugins.encodings import PositionEncoding
 
 logger = logging.getLogger(__name__)
@@ -25,50 +26,39 @@ logger = logging.getLogger(__name__)
 class PositionEncodingConfig(FairseqDataclass):
     """Options of the position encoding and the attention."""
 
-    attention_type: ChoiceEnum(list(ATTENTIONS)) = field(
-        default="vanilla", metadata={"help": "softmax (vanilla) or linear attention"}
+    attention_type: ChoiceEnum(list(ATTENTIONS)) = option(
+        "vanilla", "softmax (vanilla) or linear attention"
     )
-    position_encoding: str = field(
-        default="base",
-        metadata={
-            "help": "name of a position encoding, or several joined by '+'; "
-            "`fairseq-pe encodings` lists them"
-        },
+    position_encoding: str = option(
+        "base",
+        "name of a position encoding, or several joined by '+'; `fairseq-pe encodings` lists them",
     )
-    position_encoding_options: str = field(
-        default="",
-        metadata={
-            "help": "options of the encoding, as in 'p=identity rotated=all'; with several "
-            "encodings 'shaw.max_distance=16'"
-        },
+    position_encoding_options: str = option(
+        "",
+        "options of the encoding, as in 'p=identity rotated=all'; with several "
+        "encodings 'shaw.max_distance=16'",
     )
-    feature_map: ChoiceEnum(list(FEATURE_MAPS)) = field(
-        default="elu", metadata={"help": "feature map of linear attention; elu is 1 + elu"}
+    feature_map: ChoiceEnum(list(FEATURE_MAPS)) = option(
+        "elu", "feature map of linear attention; elu is 1 + elu"
     )
-    linear_normalizer: ChoiceEnum(list(NORMALIZERS)) = field(
-        default=NORMALIZER,
-        metadata={
-            "help": "denominator of linear attention: max(sum, linear_epsilon) as in the LRPE "
-            "authors' code of 2022 (clamped); a norm of the heads' output instead, as in their "
-            "code since 2023 (output_norm); the sum, kept from 0 by min_cosine (encoded; LRPE, "
-            "Eq. 39); from the features without encoding (plain); or none"
-        },
+    linear_normalizer: ChoiceEnum(list(NORMALIZERS)) = option(
+        NORMALIZER,
+        "denominator of linear attention: max(sum, linear_epsilon) as in the LRPE "
+        "authors' code of 2022 (clamped); a norm of the heads' output instead, as in their "
+        "code since 2023 (output_norm); the sum, kept from 0 by min_cosine (encoded; LRPE, "
+        "Eq. 39); from the features without encoding (plain); or none",
     )
-    min_cosine: float = field(
-        default=MIN_COSINE,
-        metadata={
-            "help": "with linear_normalizer=encoded or plain: lower bound of the denominator, as "
-            "a fraction of its maximum, against division by almost 0; 0 disables it and is "
-            "exactly Eq. 39 of LRPE"
-        },
+    min_cosine: float = option(
+        MIN_COSINE,
+        "with linear_normalizer=encoded or plain: lower bound of the denominator, as "
+        "a fraction of its maximum, against division by almost 0; 0 disables it and is "
+        "exactly Eq. 39 of LRPE",
     )
-    linear_epsilon: float = field(
-        default=EPSILON,
-        metadata={"help": "with linear_normalizer=clamped: the smallest denominator"},
+    linear_epsilon: float = option(
+        EPSILON, "with linear_normalizer=clamped: the smallest denominator"
     )
-    linear_output_norm: ChoiceEnum(list(OUTPUT_NORMS)) = field(
-        default=OUTPUT_NORM,
-        metadata={"help": "with linear_normalizer=output_norm: the kind of norm"},
+    linear_output_norm: ChoiceEnum(list(OUTPUT_NORMS)) = option(
+        OUTPUT_NORM, "with linear_normalizer=output_norm: the kind of norm"
     )
 
 

@@ -1,6 +1,6 @@
 """Options of ``pe_transformer``: a flat dataclass with the flags of fairseq's ``transformer``."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Optional
 
 from fairseq import utils
@@ -12,6 +12,7 @@ from fairseq.models.transformer import (
 )
 
 from fairseq_plugins.attention import ATTENTIONS
+from fairseq_plugins.common.option_field import option
 from fairseq_plugins.modules.cutoffs import parse_cutoffs
 from fairseq_plugins.modules.options import PositionEncodingConfig
 from fairseq_plugins.modules.vocabulary import DictionaryConfig
@@ -22,71 +23,65 @@ _ATTENTIONS = ChoiceEnum(list(ATTENTIONS))
 ATTENTION_SITES = ("encoder", "decoder", "cross")
 
 
-def _option(default: Any, text: str) -> Any:
-    return field(default=default, metadata={"help": text})
-
-
 @dataclass
 class TransformerOptions(FairseqDataclass):
     """fairseq's options of ``transformer``, with the defaults of its base architecture."""
 
-    encoder_layers: int = _option(6, "number of encoder layers")
-    encoder_embed_dim: int = _option(512, "width of the encoder")
-    encoder_ffn_embed_dim: int = _option(2048, "width of the encoder's feed-forward part")
-    encoder_attention_heads: int = _option(8, "number of encoder heads")
-    encoder_normalize_before: bool = _option(False, "layer norm before each part of a layer")
-    encoder_learned_pos: bool = _option(
+    encoder_layers: int = option(6, "number of encoder layers")
+    encoder_embed_dim: int = option(512, "width of the encoder")
+    encoder_ffn_embed_dim: int = option(2048, "width of the encoder's feed-forward part")
+    encoder_attention_heads: int = option(8, "number of encoder heads")
+    encoder_normalize_before: bool = option(False, "layer norm before each part of a layer")
+    encoder_learned_pos: bool = option(
         False, "fairseq's own embedding beside a relative encoding is learned"
     )
-    encoder_layerdrop: float = _option(0.0, "probability of dropping an encoder layer")
-    encoder_embed_path: Optional[str] = _option(None, "path to a pre-trained source embedding")
-    decoder_layers: int = _option(6, "number of decoder layers")
-    decoder_embed_dim: Optional[int] = _option(None, "width of the decoder; the encoder's if unset")
-    decoder_ffn_embed_dim: Optional[int] = _option(
+    encoder_layerdrop: float = option(0.0, "probability of dropping an encoder layer")
+    encoder_embed_path: Optional[str] = option(None, "path to a pre-trained source embedding")
+    decoder_layers: int = option(6, "number of decoder layers")
+    decoder_embed_dim: Optional[int] = option(None, "width of the decoder; the encoder's if unset")
+    decoder_ffn_embed_dim: Optional[int] = option(
         None, "width of the decoder's feed-forward part; the encoder's if unset"
     )
-    decoder_output_dim: Optional[int] = _option(
+    decoder_output_dim: Optional[int] = option(
         None, "width before the vocabulary; decoder_embed_dim if unset"
     )
-    decoder_attention_heads: int = _option(8, "number of decoder heads")
-    decoder_normalize_before: bool = _option(False, "layer norm before each part of a layer")
-    decoder_learned_pos: bool = _option(
+    decoder_attention_heads: int = option(8, "number of decoder heads")
+    decoder_normalize_before: bool = option(False, "layer norm before each part of a layer")
+    decoder_learned_pos: bool = option(
         False, "fairseq's own embedding beside a relative encoding is learned"
     )
-    decoder_layerdrop: float = _option(0.0, "probability of dropping a decoder layer")
-    decoder_embed_path: Optional[str] = _option(None, "path to a pre-trained target embedding")
-    no_decoder_final_norm: bool = _option(
+    decoder_layerdrop: float = option(0.0, "probability of dropping a decoder layer")
+    decoder_embed_path: Optional[str] = option(None, "path to a pre-trained target embedding")
+    no_decoder_final_norm: bool = option(
         False, "no layer norm after the last layer of a decoder with decoder_normalize_before"
     )
-    activation_fn: _ACTIVATIONS = field(
-        default="relu", metadata={"help": "activation of the feed-forward part"}
-    )
-    dropout: float = _option(0.1, "dropout")
-    attention_dropout: float = _option(0.0, "dropout of attention weights")
-    activation_dropout: float = _option(0.0, "dropout after the activation")
-    max_source_positions: int = _option(DEFAULT_MAX_SOURCE_POSITIONS, "longest source")
-    max_target_positions: int = _option(DEFAULT_MAX_TARGET_POSITIONS, "longest target")
-    share_decoder_input_output_embed: bool = _option(
+    activation_fn: _ACTIVATIONS = option("relu", "activation of the feed-forward part")
+    dropout: float = option(0.1, "dropout")
+    attention_dropout: float = option(0.0, "dropout of attention weights")
+    activation_dropout: float = option(0.0, "dropout after the activation")
+    max_source_positions: int = option(DEFAULT_MAX_SOURCE_POSITIONS, "longest source")
+    max_target_positions: int = option(DEFAULT_MAX_TARGET_POSITIONS, "longest target")
+    share_decoder_input_output_embed: bool = option(
         False, "one table for the decoder's input and output"
     )
-    share_all_embeddings: bool = _option(
+    share_all_embeddings: bool = option(
         False, "one table for source, target and output; needs a joined dictionary"
     )
-    no_token_positional_embeddings: bool = _option(
+    no_token_positional_embeddings: bool = option(
         False, "no absolute embedding beside a relative encoding"
     )
-    layernorm_embedding: bool = _option(False, "layer norm of the embedded tokens")
-    no_scale_embedding: bool = _option(False, "do not multiply embeddings by sqrt(width)")
-    adaptive_softmax_cutoff: Optional[str] = _option(
+    layernorm_embedding: bool = option(False, "layer norm of the embedded tokens")
+    no_scale_embedding: bool = option(False, "do not multiply embeddings by sqrt(width)")
+    adaptive_softmax_cutoff: Optional[str] = option(
         None, "cut-offs of an adaptive softmax, with the criterion adaptive_loss"
     )
-    adaptive_softmax_dropout: float = _option(0.0, "dropout of the adaptive softmax's tails")
-    adaptive_softmax_factor: float = _option(4.0, "ratio of widths of successive tails")
-    quant_noise_pq: float = _option(0.0, "quantisation noise (iterative PQ)")
-    quant_noise_pq_block_size: int = _option(8, "block size of quantisation noise")
-    quant_noise_scalar: float = _option(0.0, "scalar quantisation noise")
-    checkpoint_activations: bool = _option(False, "recompute activations: less memory, more time")
-    offload_activations: bool = _option(
+    adaptive_softmax_dropout: float = option(0.0, "dropout of the adaptive softmax's tails")
+    adaptive_softmax_factor: float = option(4.0, "ratio of widths of successive tails")
+    quant_noise_pq: float = option(0.0, "quantisation noise (iterative PQ)")
+    quant_noise_pq_block_size: int = option(8, "block size of quantisation noise")
+    quant_noise_scalar: float = option(0.0, "scalar quantisation noise")
+    checkpoint_activations: bool = option(False, "recompute activations: less memory, more time")
+    offload_activations: bool = option(
         False, "checkpoint activations, and keep the layer inputs in CPU memory"
     )
 
@@ -100,29 +95,27 @@ class PETransformerConfig(TransformerOptions, PositionEncodingConfig, Dictionary
     every linear attention.
     """
 
-    encoder_attention_type: Optional[_ATTENTIONS] = field(
-        default=None, metadata={"help": "attention of the encoder; attention_type if unset"}
+    encoder_attention_type: Optional[_ATTENTIONS] = option(
+        None, "attention of the encoder; attention_type if unset"
     )
-    encoder_position_encoding: Optional[str] = _option(
+    encoder_position_encoding: Optional[str] = option(
         None, "encoding of the encoder; position_encoding if unset"
     )
-    encoder_position_encoding_options: Optional[str] = _option(
+    encoder_position_encoding_options: Optional[str] = option(
         None, "its options; position_encoding_options if unset and the encoding is the common one"
     )
-    decoder_attention_type: Optional[_ATTENTIONS] = field(
-        default=None, metadata={"help": "self-attention of the decoder; attention_type if unset"}
+    decoder_attention_type: Optional[_ATTENTIONS] = option(
+        None, "self-attention of the decoder; attention_type if unset"
     )
-    decoder_position_encoding: Optional[str] = _option(
+    decoder_position_encoding: Optional[str] = option(
         None, "encoding of the decoder's self-attention; position_encoding if unset"
     )
-    decoder_position_encoding_options: Optional[str] = _option(
+    decoder_position_encoding_options: Optional[str] = option(
         None, "its options; position_encoding_options if unset and the encoding is the common one"
     )
-    cross_attention_type: _ATTENTIONS = field(
-        default="vanilla", metadata={"help": "attention of the decoder to the encoder"}
-    )
-    cross_position_encoding: str = _option("none", "encoding of the cross-attention")
-    cross_position_encoding_options: str = _option("", "its options")
+    cross_attention_type: _ATTENTIONS = option("vanilla", "attention of the decoder to the encoder")
+    cross_position_encoding: str = option("none", "encoding of the cross-attention")
+    cross_position_encoding_options: str = option("", "its options")
 
 
 def options_at(config: Any, site: str) -> PositionEncodingConfig:

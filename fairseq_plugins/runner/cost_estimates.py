@@ -41,15 +41,13 @@ def cost_of(root: Path, planned: PlannedRun, keep: Retention = "all") -> Cost:
     for training in planned.trainings:
         vocabulary = vocabulary_of(root, training.data)
         operations += _operations(training.config, vocabulary)
-        size = parameters(training.config["model"], vocabulary) * _bytes(training.config)
+        common = training.config["common"]
+        # Of each parameter the weight and Adam's two moments.
+        size = parameters(training.config["model"], vocabulary)
+        size *= 10 if common["fp16"] or common["bf16"] else 12
         peak = max(peak, rest + size * (_files(training) + 1))  # one more while it is being written
         rest += size * _files_that_stay(planned, training, keep)
     return Cost(operations, peak, rest)
-
-
-def _bytes(config: Mapping[str, Any]) -> int:
-    """Return the bytes of a checkpoint per parameter: the weight and Adam's two moments."""
-    return 10 if config["common"]["fp16"] or config["common"]["bf16"] else 12
 
 
 def _files(training: Training) -> int:
@@ -105,7 +103,7 @@ def parameters(model: Mapping[str, Any], vocabulary: int) -> int:
 def _operations(config: Mapping[str, Any], vocabulary: int) -> float:
     """Estimate operations: 2 per weight and token, and attention; times 3 with backward."""
     model, task = config["model"], config["task"]
-    length = _length(task, config["dataset"])
+    length = _length(task)
     per_token = 0.0
     for side in _sides(model):
         width, heads = int(model[f"{side}_embed_dim"]), int(model[f"{side}_attention_heads"])
@@ -116,29 +114,21 @@ def _operations(config: Mapping[str, Any], vocabulary: int) -> float:
     predicted = float(task.get("mask_prob") or 1.0)
     if task["_name"] in ("language_modeling", "masked_lm", "translation"):
         per_token += 2 * predicted * vocabulary * int(model[f"{_sides(model)[-1]}_embed_dim"])
-    return 3 * per_token * _tokens(config, length)
+    updates = int(config["optimization"]["max_update"])
+    return 3 * per_token * (updates * tokens_per_update(config))
 
 
-def _length(task: Mapping[str, Any], dataset: Mapping[str, Any]) -> int:
+def _length(task: Mapping[str, Any]) -> int:
     if task.get("tokens_per_sample"):
         return int(task["tokens_per_sample"])
     return _WINDOW if task["_name"] == "squad" else _SAMPLE
 
 
-def _tokens(config: Mapping[str, Any], length: int) -> float:
-    """Return the tokens that a training sees, or the limit if batches are limited in tokens."""
-    return int(config["optimization"]["max_update"]) * _update_tokens(config, length)
-
-
 def tokens_per_update(config: Mapping[str, Any]) -> float:
-    """Return the tokens of an update on all devices, or the limit as `_tokens` does."""
-    return _update_tokens(config, _length(config["task"], config["dataset"]))
-
-
-def _update_tokens(config: Mapping[str, Any], length: int) -> float:
-    devices = int(config["distributed_training"]["distributed_world_size"])
+    """Return the tokens of an update on all devices, or the limit if batches are limited so."""
     if config["dataset"]["batch_size"]:
-        return float(total_batch(config) * length)
+        return float(total_batch(config) * _length(config["task"]))
+    devices = int(config["distributed_training"]["distributed_world_size"])
     steps = int(config["optimization"]["update_freq"][0]) * devices
     return float(steps * int(config["dataset"]["max_tokens"]))
 

@@ -10,9 +10,9 @@ from fairseq_plugins.runner.slurm_job import (
     RENDER,
     Job,
     RunKey,
-    command_of,
     copying_job,
     jobs_of_run,
+    joined,
     key_of,
     name_of,
     script,
@@ -61,25 +61,18 @@ class DependentJobs:
         """Add the jobs of runs, `packed` runs in one job, and of the runs that they start from."""
         together = []
         for one in planned:
-            if self._skip(one):
+            run = one.run
+            if not self.force and self.is_done(one):
+                self.done.append(run)
                 continue
-            if packed > 1 and self._has_no_job(one.run):
+            has_job = run in self._last or key_of(run) in self.in_queue
+            is_shared = not self.force and self._same_elsewhere(run) is not None
+            if packed > 1 and not has_job and not is_shared:
                 together.append(one)
             else:
                 self.add(one)
         for first in range(0, len(together), packed):
             self._pack(together[first : first + packed])
-
-    def _has_no_job(self, run: Run) -> bool:
-        """Tell whether no job of this submission or in the queue makes a run."""
-        is_shared = not self.force and self._same_elsewhere(run) is not None
-        return not (run in self._last or key_of(run) in self.in_queue or is_shared)
-
-    def _skip(self, planned: PlannedRun) -> bool:
-        is_done = not self.force and self.is_done(planned)
-        if is_done:
-            self.done.append(planned.run)
-        return is_done
 
     def add(self, planned: PlannedRun, *, force: bool | None = None) -> str:
         """Add the jobs of a run and of those before it; return the name of its last job."""
@@ -161,12 +154,8 @@ class DependentJobs:
         makers = dict.fromkeys(maker for one in planned for maker in self._after_makers(one, name))
         gpus = planned[0].devices.gpus
         words = (
-            *command_of(runs[0].table),
-            *("--scale", runs[0].scale),
-            *("--rows", _joined(run.row for run in runs)),
-            *("--attention", _joined(run.attention for run in runs)),
-            *("--seeds", _joined(str(run.seed) for run in runs)),
-            *("--runs", _joined(run.name for run in runs)),
+            *script(*runs),
+            *("--runs", joined(run.name for run in runs)),
             *("--gpus", str(gpus), "--jobs", str(len(runs))),
             *planned[0].options,
             *self.job_words,
@@ -183,14 +172,9 @@ class DependentJobs:
         jobs = [job.name for job in self.jobs.values() if set(job.runs) & set(runs)]
         jobs += [name for run, name in self.queued.items() if run in runs]
         first = next(iter(runs))
-        rows = dict.fromkeys(run.row for run in runs)
-        words = (*script(first, rows=rows, is_run=False), *options, "--render")
+        words = (*script(*runs, has_cells=False), *options, "--render")
         name, after = f"{first.table}-{first.folder_name}-{RENDER}", tuple(dict.fromkeys(jobs))
         self.jobs[name] = Job(name, first.folder.parent, words, finally_after=after)
-
-
-def _joined(words: Iterable[str]) -> str:
-    return ",".join(dict.fromkeys(words))
 
 
 def at_most(jobs: Sequence[Job], running: int) -> list[Job]:

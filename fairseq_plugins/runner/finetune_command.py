@@ -5,9 +5,9 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
+from fairseq_plugins.common.cpu import usable_cores
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.files import read_bytes, write_bytes, write_text
 from fairseq_plugins.common.provenance import describe_data
@@ -29,8 +29,9 @@ from fairseq_plugins.records.recipe import REFUSED, in_a_line
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.pairwise_runs import compare
 from fairseq_plugins.runner.checkpoints import exclusive
-from fairseq_plugins.runner.finetuning import Data, FineTuning, Settings, changes_start, threads
+from fairseq_plugins.runner.finetuning import Data, FineTuning, Settings
 from fairseq_plugins.runner.launcher import get_launchers
+from fairseq_plugins.runner.progress import DONE, Progress
 
 _WORKERS = 2
 # An adaptation passes so often over its text, within these numbers of updates.
@@ -54,28 +55,31 @@ def fine_tune(args: argparse.Namespace) -> None:
     runs = _plan(args, task)
     try:
         for one in runs:
-            _check_encoding(one)
-    except REFUSED as error:
-        raise OptionError(f"--encoding {one.settings.encoding}: {in_a_line(error)}") from None
-    results, say = [], partial(print, flush=True)
+            for training in one.trainings():
+                error = EXPERIMENTS["lrpe_glue"].incompatibility(training.config["model"])
+                if error is not None:
+                    raise OptionError(str(error))
+    except REFUSED as refused:
+        said = in_a_line(refused)
+        raise OptionError(f"--encoding {one.settings.encoding}: {said}") from None
     if left := [one for one in runs if args.force or not one.is_done]:
-        say(_intention(left))
-    with get_launchers(ROOT, 0, [threads()]) as (launcher,):
+        print(_intention(left), flush=True)
+    results, lines = [], []
+    with (
+        get_launchers(ROOT, 0, [{"OMP_NUM_THREADS": str(usable_cores())}]) as (launcher,),
+        Progress(args.data.name, [one.name for one in runs]) as progress,
+    ):
         for one in runs:
-            with exclusive(ROOT / one.folder, say):
+            with exclusive(ROOT / one.folder, progress.say):
                 if args.force:
                     one.remove()
-                metrics = one.run(launcher, say)
+                metrics = one.run(launcher, progress)
             numbers = ", ".join(f"{name} {value:.2f}" for name, value in metrics.items())
-            print(f"{one.name}: {numbers}", flush=True)
-            results.append(
-                {
-                    "row": one.settings.encoding,
-                    "attention": args.attention,
-                    "seed": one.seed,
-                    "metrics": metrics,
-                }
-            )
+            progress.change(one.name, DONE, numbers)
+            lines.append(f"{one.name}: {numbers}")
+            cell = {"row": one.settings.encoding, "attention": args.attention, "seed": one.seed}
+            results.append({**cell, "metrics": metrics})
+    print("\n".join(lines), flush=True)
     if len(args.encoding) > 1:
         print(f"\n{_comparison(args, task, results)}\n")
     if args.predict:
@@ -112,31 +116,15 @@ def _plan(args: argparse.Namespace, task: GlueTask) -> list[FineTuning]:
     folder = ROOT / root_folder("checkpoints") / "finetune" / _stem(args.data)
     output = args.output.absolute() if args.output else folder
     start = PretrainedModel.read_sizes(ROOT, args.start)
-    data = _prepare(
-        args, task, adapts=any(changes_start(name, args.attention) for name in args.encoding)
-    )
-    adapt_updates = args.adapt_updates or _adapt_updates(data)
     settings = [
-        Settings(
-            name,
-            args.attention,
-            args.epochs,
-            args.batch_size,
-            args.lr,
-            args.max_length,
-            adapt_updates,
-        )
+        Settings(name, args.attention, args.epochs, args.batch_size, args.lr, args.max_length)
         for name in args.encoding
     ]
+    data = _prepare(args, task, adapts=any(one.changes_start for one in settings))
+    updates = args.adapt_updates or _adapt_updates(data)
+    settings = [replace(one, adapt_updates=updates) for one in settings]
     return [
-        FineTuning(
-            ROOT,
-            from_root(output / f"{one.encoding}-{one.attention}-s{seed}"),
-            data,
-            start,
-            one,
-            seed,
-        )
+        FineTuning(ROOT, from_root(output), data, start, one, seed)
         for seed in args.seeds
         for one in settings
     ]
@@ -188,14 +176,6 @@ def _prepare_text(args: argparse.Namespace, task: GlueTask, output: Path) -> Pat
         write_bytes(raw / f"{split}.txt", b"".join(found))
     prepare_text(output, raw, chosen={}, pieces=args.start.parent, merges=None, workers=_WORKERS)
     return output
-
-
-def _check_encoding(one: FineTuning) -> None:
-    """Compose the trainings, and refuse an encoding that the attention cannot have."""
-    for training in one.trainings():
-        error = EXPERIMENTS["lrpe_glue"].incompatibility(training.config["model"])
-        if error is not None:
-            raise OptionError(str(error))
 
 
 def _comparison(args: argparse.Namespace, task: GlueTask, results: Sequence[Result]) -> str:

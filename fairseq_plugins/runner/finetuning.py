@@ -8,26 +8,23 @@ there on GLUE.
 import json
 import math
 import shutil
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.cpu import usable_cores
-from fairseq_plugins.common.errors import OptionError, WorkError
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.root import configs_folder
 from fairseq_plugins.evaluation.glue import Prediction, evaluate_task, predict
 from fairseq_plugins.experiments.rows import BASE, has_file
 from fairseq_plugins.experiments.training import FINETUNE, PretrainedModel, Training, Variant
 from fairseq_plugins.glue.tasks import HELD_OUT, GlueTask
-from fairseq_plugins.records.logs import last_lines, read_training, read_validated
+from fairseq_plugins.records.logs import read_training, read_validated
 from fairseq_plugins.records.recipe import compose_recipe, hydra_word, record
 from fairseq_plugins.runner.checkpoints import find_restart
-from fairseq_plugins.runner.commands import executable
+from fairseq_plugins.runner.commands import run_command
 from fairseq_plugins.runner.launcher import Launcher
-from fairseq_plugins.runner.progress import duration
+from fairseq_plugins.runner.progress import EVALUATING, Progress
 
 HEAD = "own"  # name of the classification head
 RECORD = "finetune.json"  # in the folder of a model: settings and scores
@@ -36,8 +33,6 @@ _WARMUP = 0.06  # of the updates, as in the recipes of GLUE
 # Few examples are epochs of few updates, each of which would validate and save for seconds.
 _NOT_AT_EPOCHS = ("checkpoint.save_interval=1000000", "dataset.validate_interval=1000000")
 _REPORTS = 30  # log lines of a training
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -60,11 +55,6 @@ class Data:
         return "valid" if any(s.name == "valid" for s in self.task.splits) else HELD_OUT
 
 
-def changes_start(encoding: str, attention: str) -> bool:
-    """Return whether a model differs from the start, whose positions are learned."""
-    return encoding not in (BASE, "learned") or attention != "vanilla"
-
-
 @dataclass(frozen=True)
 class Settings:
     """Settings of a fine-tuning.
@@ -83,16 +73,16 @@ class Settings:
 
     @property
     def changes_start(self) -> bool:
-        """Return whether the model differs from the start and has to be adapted."""
-        return changes_start(self.encoding, self.attention)
+        """Whether the model differs from the start, whose positions are learned."""
+        return self.encoding not in (BASE, "learned") or self.attention != "vanilla"
 
 
 @dataclass(frozen=True)
 class FineTuning:
-    """One fine-tuned model; folder: of its checkpoints, logs and record, relative to the root."""
+    """One fine-tuned model; output: the folder of its own folder, relative to the root."""
 
     root: Path
-    folder: Path
+    output: Path
     data: Data
     start: PretrainedModel
     settings: Settings
@@ -102,6 +92,11 @@ class FineTuning:
     def name(self) -> str:
         """A name for messages."""
         return f"{self.settings.encoding}-{self.settings.attention}-s{self.seed}"
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its checkpoints, logs and record, relative to the root."""
+        return self.output / self.name
 
     @property
     def updates(self) -> int:
@@ -184,7 +179,7 @@ class FineTuning:
         config = record(compose_recipe(configs, recipe, words))
         return Training(Variant(name, recipe), folder, words, config).with_sizes(self.start)
 
-    def run(self, launcher: Launcher, say: Say) -> dict[str, float]:
+    def run(self, launcher: Launcher, progress: Progress) -> dict[str, float]:
         """Train what is not trained yet; return the metrics in per cent.
 
         Raises:
@@ -201,8 +196,8 @@ class FineTuning:
         write_json(path, found)
         if found["metrics"] is None:
             for training in self.trainings():
-                self._train(training, launcher, say)
-            say(f"{self.name}: measuring")
+                self._train(training, launcher, progress)
+            progress.change(self.name, EVALUATING)
             measured = evaluate_task(
                 self.checkpoint, self.root / self.data.folder, self.data.task, self.data.subset
             )
@@ -233,60 +228,33 @@ class FineTuning:
             "data": self.data.sums,
         }
 
-    def _train(self, training: Training, launcher: Launcher, say: Say) -> None:
+    def _train(self, training: Training, launcher: Launcher, progress: Progress) -> None:
         """Train to the last update, from the newest checkpoint."""
         folder, total = self.root / training.folder, training.max_update
         folder.mkdir(parents=True, exist_ok=True)
-        if find_restart(folder, say) >= total:
+        updates = find_restart(folder, progress.say)
+        if updates >= total:
             return
-        log, pace = folder / "train.log", Pace(total)
+        log = self.root / training.log
         doing = "adapting to the start" if training.variant.name == "adapted" else "fine-tuning"
-        say(f"{self.name}: {doing}, {total} updates; log: {training.folder / log.name}")
+        progress.say(f"{self.name}: {doing}, {total} updates; log: {training.log}")
+        progress.begin_training(self.name, updates, total)
 
         def on_lines(lines: list[str]) -> None:
             for line in lines:
-                if (one := read_training(line)) and (left := pace.report(one.updates)):
-                    say(f"{self.name}: {doing}, {one.updates} of {total} updates, {left}")
+                if one := read_training(line):
+                    progress.train(self.name, one.updates, one.loss)
+            progress.refresh()
 
-        if status := launcher(executable(training.command), log, on_lines):
-            said = "\n".join(last_lines(log))
-            raise WorkError(f"{self.name}: {log} ended with status {status}\n{said}")
+        run_command(launcher, training.command, log, on_lines)
         if training.variant.name == "adapted":
             nearest = read_validated(log, ("loss", "cosine"))
             if nearest:
                 cosine = nearest[max(nearest)]["cosine"]
-                say(f"{self.name}: adapted; cosine to the start's last layer {cosine:.3f}")
-
-
-@dataclass
-class Pace:
-    """Time left of a training, from the updates that it reports.
-
-    total: updates. clock: seconds now.
-    """
-
-    total: int
-    clock: Callable[[], float] = time.monotonic
-    _first: tuple[int, float] | None = None
-    _shown: int = 0
-
-    def report(self, updates: int) -> str:
-        """Return the time left, for the second report and then every tenth of the updates."""
-        now = self.clock()
-        if self._first is None:
-            self._first = updates, now
-        done, elapsed = updates - self._first[0], now - self._first[1]
-        if done <= 0 or (self._shown and updates < self._shown + self.total / 10):
-            return ""
-        self._shown = updates
-        return f"about {duration(elapsed / done * (self.total - updates))} left"
+                said = f"adapted; cosine to the start's last layer {cosine:.3f}"
+                progress.say(f"{self.name}: {said}")
 
 
 def _reporting(updates: int) -> tuple[str, ...]:
     """Return settings of a training that reports often, and saves and validates seldom."""
     return (f"common.log_interval={max(1, updates // _REPORTS)}", *_NOT_AT_EPOCHS)
-
-
-def threads() -> dict[str, str]:
-    """Return the environment of the commands."""
-    return {"OMP_NUM_THREADS": str(usable_cores())}

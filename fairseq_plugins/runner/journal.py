@@ -1,13 +1,12 @@
 """The journal of a run: configuration, data, time spent and state, in its run.json."""
 
-import json
 import math
 import os
 import time
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.files import read_object, write_json
 
 JOURNAL_SECONDS = 5.0  # time that is not counted when a run is killed, at most
 
@@ -22,20 +21,16 @@ def written(path: Path) -> float:
 
 def _is_sound(content: dict[str, Any]) -> bool:
     """Tell whether each entry of a journal has the right type."""
-    updates, job = content["updates"], content["job"]
+    counts = [*content["updates"].values()] if isinstance(content["updates"], dict) else [None]
+    counts += [] if content["job"] is None else [content["job"]]
     seconds = (content["train_seconds"], content["wall_seconds"])
     return (
-        all(isinstance(content[key], dict) for key in ("config", "data", "updates"))
-        and all(_is_count(value) for value in updates.values())
+        all(isinstance(content[key], dict) for key in ("config", "data"))
+        and all(type(value) is int and value >= 0 for value in counts)
         and all(type(value) in (int, float) and 0 <= value < math.inf for value in seconds)
         and all(isinstance(content[key], str) for key in ("failed", "log"))
         and all(isinstance(content[key], bool) for key in ("finished", "useless", "forced"))
-        and (job is None or _is_count(job))
     )
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
 
 
 class Journal:
@@ -72,12 +67,11 @@ class Journal:
     @classmethod
     def read(cls, path: Path) -> "Journal | None":
         """Read a journal; None if the file is missing or damaged."""
-        try:
-            content = json.loads(path.read_text())
-            journal = cls(path, content["config"], content["data"])
-        except (OSError, ValueError, LookupError, TypeError):
+        content = read_object(path)
+        if content is None or not {"config", "data"} <= content.keys():
             return None
-        journal.content = {**journal.content, **content}
+        journal = cls(path, content["config"], content["data"])
+        journal.content |= content
         return journal if _is_sound(journal.content) else None
 
     def add(self, seconds: float, *, training: bool) -> None:

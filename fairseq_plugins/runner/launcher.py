@@ -1,6 +1,5 @@
 """Starting commands, following their logs, and stopping them with this process."""
 
-import ctypes
 import errno
 import json
 import os
@@ -12,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,10 +25,6 @@ logging.disable(logging.INFO)
 from fairseq_plugins.runner import preloaded
 preloaded.serve()
 """
-
-_PR_SET_PDEATHSIG = 1
-# Looked up here, since a fork of a process with threads must not wait for the loader's locks.
-_PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 class Launcher(Protocol):
@@ -48,29 +43,6 @@ class Launcher(Protocol):
         keep_open: file descriptors that the command inherits.
         """
         ...
-
-
-class Child(Protocol):
-    """A started command, the leader of a process group."""
-
-    @property
-    def pid(self) -> int: ...
-
-    def wait(self, timeout: float) -> int:
-        """Return its exit status; raise subprocess.TimeoutExpired if it has not ended by then."""
-        ...
-
-
-def die_with_parent(parent: int | None = None) -> None:
-    """Have Linux kill this process when the thread that started it ends.
-
-    Args:
-        parent: process id of the parent; if it is gone already, exit with status 1.
-    """
-    if _PRCTL is not None:
-        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if parent is not None and os.getppid() != parent:
-        os._exit(1)
 
 
 # Runs in a new interpreter, not as `preexec_fn`: Python code in the fork of a process with threads
@@ -153,18 +125,16 @@ class ProcessLauncher:
         return _follow(process, log, size, on_lines)
 
 
-class PreloadedLauncher:
+class PreloadedLauncher(ProcessLauncher):
     """Launcher that runs modules in forks of a process with torch and fairseq imported.
 
     It saves the imports of many short trainings; several threads may use it. Other
     commands run as in `ProcessLauncher`. The process starts with the first command, in a thread
     that must outlive it.
-
-    environment: variables added to those of this process.
     """
 
     def __init__(self, root: Path, environment: Mapping[str, str] | None = None) -> None:
-        self.root, self.environment = root, environment or {}
+        super().__init__(root, environment)
         self._lock = threading.Lock()
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -177,8 +147,7 @@ class PreloadedLauncher:
         keep_open: Sequence[int] = (),
     ) -> int:
         if list(command[:2]) != [sys.executable, "-m"]:
-            launch = ProcessLauncher(self.root, self.environment)
-            return launch(command, log, on_lines, keep_open)
+            return super().__call__(command, log, on_lines, keep_open)
         with self._lock:
             channel = self._channel or self._start()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -188,7 +157,10 @@ class PreloadedLauncher:
                     size = output.tell()
                     words = json.dumps(list(command[2:])).encode()
                     descriptors = [theirs.fileno(), output.fileno(), *keep_open]
-                    _send(channel, words, descriptors)
+                    try:
+                        socket.send_fds(channel, [words], descriptors)
+                    except (BrokenPipeError, ConnectionResetError) as error:
+                        raise _HasEnded from error
                 # The first command waits until the process has imported everything.
                 while not _is_readable(ours, POLL_SECONDS):
                     on_lines([])
@@ -241,14 +213,13 @@ def get_launchers(
     if gpus > 1 or sys.platform != "linux":
         yield [ProcessLauncher(root, environment) for environment in environments]
         return
-    preloaded: dict[tuple[tuple[str, str], ...], PreloadedLauncher] = {}
     with ExitStack() as stack:
+        launchers: list[PreloadedLauncher] = []
         for environment in environments:
-            key = tuple(environment.items())
-            if key not in preloaded:
-                preloaded[key] = PreloadedLauncher(root, environment)
-                stack.callback(preloaded[key].close)
-        yield [preloaded[tuple(environment.items())] for environment in environments]
+            same = next((one for one in launchers if one.environment == environment), None)
+            own = same or stack.enter_context(closing(PreloadedLauncher(root, environment)))
+            launchers.append(own)
+        yield [*launchers]
 
 
 class _HasEnded(OSError):
@@ -256,13 +227,6 @@ class _HasEnded(OSError):
 
     def __init__(self) -> None:
         super().__init__("the process that runs the commands has ended by itself")
-
-
-def _send(channel: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:
-    try:
-        socket.send_fds(channel, [message], descriptors)
-    except (BrokenPipeError, ConnectionResetError) as error:
-        raise _HasEnded from error
 
 
 class _Forked:
@@ -292,38 +256,30 @@ def _is_readable(channel: socket.socket, seconds: float) -> bool:
     return bool(select.select([channel], [], [], seconds)[0])
 
 
-def _follow(process: Child, log: Path, position: int, on_lines: Callable[[list[str]], None]) -> int:
+def _follow(
+    process: "subprocess.Popen[bytes] | _Forked",
+    log: Path,
+    position: int,
+    on_lines: Callable[[list[str]], None],
+) -> int:
     """Pass on new lines of the log until the command ends; return its exit status."""
-    lines = LineReader()
+    rest = ""
     try:
         with log.open("r", errors="replace") as tail:
             tail.seek(position)
-            while True:
-                try:
+            status = None
+            while status is None:
+                with suppress(subprocess.TimeoutExpired):
                     status = process.wait(timeout=POLL_SECONDS)
-                    break
-                except subprocess.TimeoutExpired:
-                    on_lines(lines.feed(tail.read()))
-            on_lines(lines.feed(tail.read()))
+                *lines, rest = (rest + tail.read()).split("\n")
+                on_lines(lines)
             return status
     except BaseException:
         _stop(process)
         raise
 
 
-class LineReader:
-    """Splitter of growing text into complete lines."""
-
-    def __init__(self) -> None:
-        self._rest = ""
-
-    def feed(self, text: str) -> list[str]:
-        """Return the lines that `text` completes."""
-        *lines, self._rest = (self._rest + text).split("\n")
-        return lines
-
-
-def _stop(process: Child) -> None:
+def _stop(process: "subprocess.Popen[bytes] | _Forked") -> None:
     for kind in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, kind)

@@ -24,7 +24,7 @@ from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.results import Result, load_result
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner.checkpoints import require_model
-from fairseq_plugins.runner.commands import executable
+from fairseq_plugins.runner.commands import run_command
 from fairseq_plugins.runner.launcher import Launcher
 
 MODEL = "model.pt"
@@ -64,18 +64,20 @@ def pack(root: Path, run: Run, output: Path, launcher: Launcher, say: Say) -> Pa
     if len(planned.trainings) != 1:
         raise OptionError(f"--table must have one model for each run, but {run.table} has several")
     training = planned.final
-    for path in (run.result, training.folder / training.evaluated, training.data / "dict.txt"):
+    for path in (run.result, training.checkpoint, training.data / "dict.txt"):
         if not (root / path).is_file():
             raise OptionError(f"{run.name} must be trained, but {path} is not there")
     result = load_result(root / run.result, planned.experiment.metrics)
-    checkpoint = root / training.folder / training.evaluated
+    checkpoint = root / training.checkpoint
     require_model(checkpoint, result["config"])
     name = f"{run.table}-{run.scale}-{run.name}"
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output, prefix=".packing-") as work:
         built = Path(work) / name
         built.mkdir()
-        torch.save(without_optimizer(read_checkpoint(checkpoint)), built / MODEL)
+        # The state of the optimizer is twice as large as the weights.
+        state = {**read_checkpoint(checkpoint), "last_optimizer_state": None}
+        torch.save(state, built / MODEL)
         shutil.copyfile(root / training.data / "dict.txt", built / "dict.txt")
         write_json(built / "result.json", result)
         say(f"{name}: measuring")
@@ -89,23 +91,12 @@ def pack(root: Path, run: Run, output: Path, launcher: Launcher, say: Say) -> Pa
     return target
 
 
-def without_optimizer(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a checkpoint without the state of the optimizer, twice as large as the weights."""
-    return {**state, "last_optimizer_state": None}
-
-
-def _commands(planned: PlannedRun, model: Path) -> list[list[str]]:
-    steps = planned.experiment.steps(planned.final, model, planned.run, 0)
-    return [step.command for step in steps]
-
-
 def _measure(root: Path, planned: PlannedRun, folder: Path, launcher: Launcher) -> Metrics:
     """Measure the packed model as the table does."""
     measured: Metrics = {}
-    for step in planned.experiment.steps(planned.final, folder / MODEL, planned.run, 0):
+    for step in planned.steps(planned.final, folder / MODEL):
         log = folder.parent / step.log
-        if status := launcher(executable(step.command), log, lambda lines: None):
-            raise WorkError(f"{step.log} ended with status {status}: {log.read_text()[-2000:]}")
+        run_command(launcher, step.command, log)
         try:
             measured |= step.read(log)
         except ValueError as error:
@@ -141,8 +132,8 @@ def card(planned: PlannedRun, result: Result, name: str) -> str:
     # The reader's data is where the preparation puts it, not where it is here.
     here, there = str(planned.final.data), f"data/{planned.final.data.name}"
     commands = "\n".join(
-        shlex.join(there if word == here else word for word in words)
-        for words in _commands(planned, Path(name, MODEL))
+        shlex.join(there if word == here else word for word in step.command)
+        for step in planned.steps(planned.final, Path(name, MODEL))
     )
     about = (
         f"`{run.row}` under {table.name_of(run.attention)}, seed {run.seed}: a small model of "

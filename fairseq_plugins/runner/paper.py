@@ -1,24 +1,23 @@
 """Running of all tables and figures of a paper, here or by Slurm jobs (`scripts/paper.sh`)."""
 
 import argparse
-import json
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from fairseq_plugins.common.files import read_object
 from fairseq_plugins.common.root import configs_folder, root_folder
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.papers import PAPERS, TABLES
-from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner import cost_estimates, slurm_submission
-from fairseq_plugins.runner.dependent_jobs import Job, command_of
 from fairseq_plugins.runner.plan import check_devices, plan
 from fairseq_plugins.runner.preflight import check_jobs, check_ready
 from fairseq_plugins.runner.run_options import RunOptions
+from fairseq_plugins.runner.slurm_job import Job, script
 
 _STOPPED = (130, 143)  # exit statuses after Ctrl-C and SIGTERM
 _TIMED = {"lrpe": "table9"}  # a script of its own, which only measures speed
@@ -49,7 +48,6 @@ def plan_paper(root: Path, args: argparse.Namespace) -> list[list[PlannedRun]]:
             scale,
             devices,
             rows=own,
-            attentions=table.attentions,
             seeds=seeds,
         )
         tables.append(planned)
@@ -91,11 +89,10 @@ def _timing_jobs(root: Path, args: argparse.Namespace, gpus: int) -> list[Job]:
 
 def _is_timed(root: Path, done: Path, command: Sequence[str]) -> bool:
     """Tell whether a job recorded that it finished this command, and its page exists."""
-    try:
-        found = json.loads((root / done).read_text())
-        return found["command"] == [*command] and (root / found["page"]).is_file()
-    except (OSError, ValueError, LookupError, TypeError):
-        return False
+    found = read_object(root / done) or {}
+    page = found.get("page")
+    is_page = isinstance(page, str) and (root / page).is_file()
+    return found.get("command") == [*command] and is_page
 
 
 def make(root: Path, args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> int:
@@ -139,9 +136,7 @@ def _work(
     """
     commands = []
     for planned in tables:
-        first: Run = planned[0].run
-        rows = ",".join(dict.fromkeys(one.run.row for one in planned))
-        words = [*command_of(first.table), "--scale", first.scale, "--rows", rows]
+        words = script(*(one.run for one in planned), has_cells=False)
         words += ["--seeds", ",".join(map(str, args.seeds))] if args.seeds else []
         words += ["--gpus", str(args.gpus)] if args.gpus is not None else []
         words += ["--keep", args.keep]

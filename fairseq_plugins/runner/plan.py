@@ -49,26 +49,18 @@ def plan(
     scale: Scale,
     devices: Devices,
     *,
-    rows: Sequence[str] | None,
-    attentions: Sequence[str],
-    seeds: Sequence[int],
+    rows: Sequence[str] | None = None,
+    attentions: Sequence[str] | None = None,
+    seeds: Sequence[int] = (1,),
     lengths: tuple[int, ...] = (),
     start: PretrainedModel | None = None,
     study: Study | None = None,
 ) -> tuple[list[PlannedRun], list[SkippedCell]]:
     """Plan the runs of a table in the order of its rows; return also the cells that stay empty.
 
-    Args:
-        configs: folder of the recipes.
-        table: whose runs.
-        scale: of the runs.
-        devices: of each run.
-        rows: names of rows, None for the table's own.
-        attentions: of each row.
-        seeds: of each row and attention.
-        lengths: to measure, in multiples of the training length; empty for the table's own.
-        start: a published model for rows to start from.
-        study: data, budget and settings that replace the scale's.
+    rows, attentions: None for the table's own. seeds: of each row and attention. lengths: to
+    measure, in multiples of the training length; empty for the table's own. start: a published
+    model for rows to start from. study: data, budget and settings that replace the scale's.
 
     Raises:
         ValueError: an unknown row, GPUs that cannot share the batch, or a named row that supports
@@ -81,7 +73,7 @@ def plan(
     skipped: list[SkippedCell] = []
     for name in names:
         before = len(planned)
-        for attention in attentions:
+        for attention in table.attentions if attentions is None else attentions:
             runs = [Run(table.name, scale.name, name, attention, seed, study) for seed in seeds]
             first = plan_run(configs, runs[0], devices, start)
             _check_settings(configs, first)
@@ -92,7 +84,13 @@ def plan(
             planned += [first, *(plan_run(configs, run, devices, start) for run in runs[1:])]
         if rows is not None and len(planned) == before:
             raise ValueError(f"row {name!r}: {skipped[-1].reason}")
-    return [_at_lengths(one, lengths) for one in planned] if lengths else planned, skipped
+    if lengths:
+        options = ("--lengths", ",".join(f"{factor}x" for factor in lengths))
+        planned = [
+            replace(one, requested=one.experiment.at_lengths(lengths), options=options)
+            for one in planned
+        ]
+    return planned, skipped
 
 
 def check_study(table: Table) -> None:
@@ -171,9 +169,3 @@ def _log(training: Training, tracker: str) -> str:
     if tracker == "wandb":
         return f"common.wandb_project={'-'.join(folder.parts[:2])}"
     return f"common.tensorboard_logdir={hydra_word((TENSORBOARD / folder).as_posix())}"
-
-
-def _at_lengths(planned: PlannedRun, factors: tuple[int, ...]) -> PlannedRun:
-    words = ",".join(f"{factor}x" for factor in factors)
-    experiment = planned.experiment.at_lengths(factors)
-    return replace(planned, requested=experiment, options=("--lengths", words))

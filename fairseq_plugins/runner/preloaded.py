@@ -7,6 +7,7 @@ the command inherits. The answers are the process id and, at its end, the exit s
 concurrently.
 """
 
+import ctypes
 import importlib
 import json
 import logging
@@ -18,7 +19,6 @@ import socket
 import sys
 
 from fairseq_plugins.common.cpu import prepare_cpu
-from fairseq_plugins.runner.launcher import die_with_parent
 
 # Not fairseq_cli itself, whose import sets up logging for the process that it is in.
 MODULES = (
@@ -32,6 +32,9 @@ MODULES = (
 )
 MESSAGE_BYTES = 1 << 17
 DESCRIPTORS = 16
+_PR_SET_PDEATHSIG = 1
+# Looked up here, since a fork of a process with threads must not wait for the loader's locks.
+_PRCTL = ctypes.CDLL(None).prctl
 
 
 def serve() -> None:
@@ -100,7 +103,9 @@ def _answer(answers: socket.socket, number: int) -> bool:
 def _run(words: list[str], log: int, server: int) -> None:
     """Run these words as `python -m` does, in this process, and end it."""
     os.setpgid(0, 0)
-    die_with_parent(server)
+    _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)  # with the server
+    if os.getppid() != server:
+        os._exit(1)
     os.dup2(log, sys.stdout.fileno())
     os.dup2(log, sys.stderr.fileno())
     sys.argv = words

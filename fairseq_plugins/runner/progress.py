@@ -59,95 +59,28 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _last_end(left: Sequence[float], workers: int, waiting: int, seconds: float) -> float:
-    """Return the time of all runs: `left` of running ones, `seconds` of each waiting one."""
-    ends = [*left, *[0.0] * (workers - len(left))]
-    heapq.heapify(ends)
-    for _ in range(waiting):
-        heapq.heapreplace(ends, ends[0] + seconds)
-    return max(ends)
-
-
-class RunStatuses:
-    """States of all runs, `jobs` of which work at once, and estimates from them.
-
-    Attributes:
-        deadline: when runs are ended, by the clock; None for never.
-    """
-
-    def __init__(
-        self, names: Sequence[str], clock: Callable[[], float] = time.monotonic, jobs: int = 1
-    ) -> None:
-        self.by_name = {name: RunStatus(name) for name in names}
-        self.clock, self.jobs = clock, jobs
-        self.deadline: float | None = None
-
-    def seconds_left(self, run: RunStatus) -> float | None:
-        """Estimate the remaining seconds of a training from its speed in this process."""
-        pace = self._pace(run)
-        if run.state != TRAINING or pace is None:
-            return None
-        return pace * (run.total - run.updates)
-
-    def _pace(self, run: RunStatus) -> float | None:
-        """Return the seconds per update."""
-        if run.first is None or run.updates <= run.first[1]:
-            return None
-        return (self.clock() - run.first[0]) / (run.updates - run.first[1])
-
-    def table_seconds_left(self) -> float | None:
-        """Estimate the remaining seconds of all runs, at most those until the deadline if any."""
-        estimate = self._all_seconds_left()
-        if estimate is None or self.deadline is None:
-            return estimate
-        return min(estimate, max(0.0, self.deadline - self.clock()))
-
-    def _all_seconds_left(self) -> float | None:
-        """Estimate the remaining seconds of all runs; a waiting one takes the mean of ended ones.
-
-        A waiting run begins when the first running one ends.
-        """
-        running = [run for run in self.by_name.values() if run.state in (TRAINING, EVALUATING)]
-        waiting = sum(run.state in (WAITING, PRETRAINING) for run in self.by_name.values())
-        left = [self.seconds_left(run) or 0.0 for run in running]
-        times = [
-            run.ended - run.began
-            for run in self.by_name.values()
-            if run.state == DONE and run.began is not None and run.ended is not None
-        ]
-        if not times and waiting:
-            times = [t for run in running if (t := self._expected(run)) is not None]
-        if not waiting:
-            return max(left, default=0.0)
-        return _last_end(left, self.jobs, waiting, sum(times) / len(times)) if times else None
-
-    def _expected(self, run: RunStatus) -> float | None:
-        """Estimate the whole time of a training run, as if it had begun with its first update."""
-        pace = self._pace(run)
-        if pace is None or run.first is None or run.began is None:
-            return None
-        return run.first[0] - run.began + pace * run.total
-
-    def cells(self, run: RunStatus) -> list[str]:
-        """Return name, state, updates, training loss, time left and note."""
-        updates = f"{run.updates}/{run.total}" if run.total else ""
-        loss = f"{run.loss:.3g}" if run.loss is not None else ""
-        left = self.seconds_left(run)
-        return [run.name, run.state, updates, loss, duration(left) if left else "", run.note]
-
-
 class Progress:
     """Display of all runs: a table that is redrawn on a terminal, else lines.
 
     Use as a context manager. It starts no thread: `refresh` draws. The threads of `jobs` workers
     may report at the same time.
+
+    Attributes:
+        runs: by name.
+        deadline: when runs are ended, by the clock; None for never.
     """
 
     def __init__(
-        self, title: str, names: Sequence[str], jobs: int = 1, stream: TextIO | None = None
+        self,
+        title: str,
+        names: Sequence[str],
+        jobs: int = 1,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.title = title
-        self.statuses = RunStatuses(names, jobs=jobs)
+        self.title, self.jobs, self.clock = title, jobs, clock
+        self.runs = {name: RunStatus(name) for name in names}
+        self.deadline: float | None = None
         self._lock = threading.RLock()
         self._drawn = float("-inf")
         self.console = Console(file=stream or sys.stdout, highlight=False, soft_wrap=True)
@@ -173,13 +106,13 @@ class Progress:
 
     def change(self, name: str, state: str, note: str = "") -> None:
         """Set the state of a run."""
-        run = self.statuses.by_name[name]
+        run = self.runs[name]
         with self._lock:
             run.state, run.note = state, note
             if state in FINISHED:
-                run.ended = self.statuses.clock()
+                run.ended = self.clock()
             elif run.began is None and state != PRETRAINING:
-                run.began = self.statuses.clock()
+                run.began = self.clock()
             if self._live:
                 self._draw(self._live)
             else:
@@ -187,55 +120,104 @@ class Progress:
 
     def begin_training(self, name: str, updates: int, total: int) -> None:
         """Report that a training begins, after `updates` of earlier processes."""
-        run = self.statuses.by_name[name]
+        run = self.runs[name]
         with self._lock:
             run.updates, run.total = updates, total
-            run.first = None  # a new training has another speed
+            run.first = run.loss = None  # a new training has another speed and loss
             self.change(name, TRAINING, f"resumed at {updates}" if updates else "")
 
     def train(self, name: str, updates: int, loss: float) -> None:
         """Report updates and loss of a training."""
-        run = self.statuses.by_name[name]
+        run = self.runs[name]
         with self._lock:
             run.updates, run.loss = updates, loss
-            run.first = run.first or (self.statuses.clock(), updates)
+            run.first = run.first or (self.clock(), updates)
             last = self._printed.get(name, float("-inf"))
-            if not self._live and self.statuses.clock() - last >= PLAIN_INTERVAL:
+            if not self._live and self.clock() - last >= PLAIN_INTERVAL:
                 self._print(run)
 
     def refresh(self) -> None:
         """Redraw on a terminal, unless that was just done."""
         with self._lock:
-            if self._live and self.statuses.clock() - self._drawn >= REDRAW_INTERVAL:
+            if self._live and self.clock() - self._drawn >= REDRAW_INTERVAL:
                 self._draw(self._live)
 
+    def seconds_left(self, run: RunStatus) -> float | None:
+        """Estimate the remaining seconds of a training from its speed in this process."""
+        pace = self._pace(run)
+        return None if run.state != TRAINING or pace is None else pace * (run.total - run.updates)
+
+    def _pace(self, run: RunStatus) -> float | None:
+        """Return the seconds per update."""
+        if run.first is None or run.updates <= run.first[1]:
+            return None
+        return (self.clock() - run.first[0]) / (run.updates - run.first[1])
+
+    def all_seconds_left(self) -> float | None:
+        """Estimate the remaining seconds of all runs, at most those until the deadline if any.
+
+        A waiting run begins when the first running one ends, and takes the mean of ended ones.
+        """
+        runs = self.runs.values()
+        running = [run for run in runs if run.state in (TRAINING, EVALUATING)]
+        waiting = sum(run.state in (WAITING, PRETRAINING) for run in runs)
+        left = [self.seconds_left(run) or 0.0 for run in running]
+        times = [
+            run.ended - run.began
+            for run in runs
+            if run.state == DONE and run.began is not None and run.ended is not None
+        ] or [t for run in running if (t := self._expected(run)) is not None]
+        if waiting and not times:
+            return None
+        ends = [*left, *[0.0] * (self.jobs - len(left))]
+        heapq.heapify(ends)
+        for _ in range(waiting):
+            heapq.heapreplace(ends, ends[0] + sum(times) / len(times))
+        if self.deadline is None:
+            return max(ends)
+        return min(max(ends), max(0.0, self.deadline - self.clock()))
+
+    def _expected(self, run: RunStatus) -> float | None:
+        """Estimate the whole time of a training run, as if it had begun with its first update."""
+        pace = self._pace(run)
+        if pace is None or run.first is None or run.began is None:
+            return None
+        return run.first[0] - run.began + pace * run.total
+
+    def cells(self, run: RunStatus) -> list[str]:
+        """Return name, state, updates, training loss, time left and note."""
+        updates = f"{run.updates}/{run.total}" if run.total else ""
+        loss = f"{run.loss:.3g}" if run.loss is not None else ""
+        left = self.seconds_left(run)
+        return [run.name, run.state, updates, loss, duration(left) if left else "", run.note]
+
     def _draw(self, live: Live) -> None:
-        self._drawn = self.statuses.clock()
+        self._drawn = self.clock()
         live.update(self._table(), refresh=True)
 
     def _print(self, run: RunStatus) -> None:
-        self._printed[run.name] = self.statuses.clock()
-        _, state, updates, loss, left, note = self.statuses.cells(run)
+        self._printed[run.name] = self.clock()
+        _, state, updates, loss, left, note = self.cells(run)
         parts = [f"{run.name}: {state}"]
         parts += [f"{updates} updates"] if state == TRAINING else []
         parts += [f"loss {loss}"] if loss and state == TRAINING else []
         parts += [f"{left} left"] if left else []
         parts += [note] if note else []
-        remaining = self.statuses.table_seconds_left()
+        remaining = self.all_seconds_left()
         if remaining and state not in FINISHED:
             parts.append(f"{duration(remaining)} left in all")
         self.say(", ".join(parts))
 
     def _table(self) -> RichTable:
-        runs = list(self.statuses.by_name.values())
+        runs = list(self.runs.values())
         finished = sum(run.state in FINISHED for run in runs)
-        left = duration(self.statuses.table_seconds_left())
+        left = duration(self.all_seconds_left())
         title = f"{self.title}: {finished} of {len(runs)} runs, {left} left"
         table = RichTable(title=title, title_justify="left")
         for name in ("run", "state", "updates", "loss, base 2", "left", ""):
             table.add_column(name)
         for run in self._window(runs):
-            table.add_row(*self.statuses.cells(run), style=_COLOURS.get(run.state))
+            table.add_row(*self.cells(run), style=_COLOURS.get(run.state))
         return table
 
     def _window(self, runs: list[RunStatus]) -> list[RunStatus]:

@@ -76,13 +76,8 @@ TABLE_7: Mapping[str, Mapping[str, float]] = {
 class Rehearsed:
     """A row of a table as it would be trained.
 
-    Attributes:
-        run: name of the row and its attention.
-        parameters: of the model, shared ones once.
-        tokens: of an update.
-        memory: bytes on each GPU, estimated.
-        gpu_hours: of all trainings of the run.
-        problem: why the model cannot be built; empty if it can.
+    parameters: shared ones once. tokens: of an update. memory: estimated bytes on each GPU.
+    gpu_hours: of all trainings. problem: why the model cannot be built; empty if it can.
     """
 
     row: str

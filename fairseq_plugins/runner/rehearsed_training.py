@@ -12,10 +12,9 @@ from fairseq_plugins.common.root import configs_folder, root_folder
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.experiments.training import train_command
-from fairseq_plugins.records.logs import last_lines
 from fairseq_plugins.records.recipe import hydra_word
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner.commands import executable
+from fairseq_plugins.runner.commands import run_command
 from fairseq_plugins.runner.cost_estimates import vocabulary_of
 from fairseq_plugins.runner.launcher import Launcher, ProcessLauncher
 
@@ -80,7 +79,7 @@ def train(root: Path, name: str, row: str = "base", launcher: Launcher | None = 
     (root / folder).mkdir(parents=True)
     log = root / folder / "train.log"
     words = [*kind.prepare, "--output", data.as_posix(), *_SENTENCES]
-    _launch(launch, ["python", "-m", *words], log)
+    run_command(launch, ["python", "-m", *words], log)
     fill_dictionary(root / data / "dict.txt", size - _SPECIAL - kind.more_symbols)
     for updates in (UPDATES, UPDATES + 1):
         overrides = (
@@ -90,7 +89,7 @@ def train(root: Path, name: str, row: str = "base", launcher: Launcher | None = 
             f"checkpoint.save_dir={hydra_word(folder.as_posix())}",
             f"optimization.max_update={updates}",
         )
-        _launch(launch, train_command(training.variant.recipe, overrides), log)
+        run_command(launch, train_command(training.variant.recipe, overrides), log)
         found = read_updates(root / folder / LAST)
         if found != updates:
             raise WorkError(f"{folder / LAST} must be of {updates} updates, but is of {found}")
@@ -109,9 +108,3 @@ def fill_dictionary(path: Path, entries: int) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     lines += [f"madeupword{number:06} 0" for number in range(entries - len(lines))]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def _launch(launcher: Launcher, command: list[str], log: Path) -> None:
-    if status := launcher(executable(command), log, lambda lines: None):
-        said = "\n".join(last_lines(log))
-        raise WorkError(f"{log} ended with status {status}\n{said}")

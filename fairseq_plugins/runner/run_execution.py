@@ -1,16 +1,16 @@
 """Training and measuring one run, and writing its result."""
 
-import json
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.errors import CheckpointError
-from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.files import read_object, write_json
 from fairseq_plugins.experiments.base import Metrics
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.experiments.training import Training
@@ -18,17 +18,58 @@ from fairseq_plugins.records import logs, results
 from fairseq_plugins.records.recipe import differences
 from fairseq_plugins.records.recipe_files import write_result
 from fairseq_plugins.records.results import Result
+from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner import checkpoints
 from fairseq_plugins.runner.commands import executable
-from fairseq_plugins.runner.interruption import STOP, OutOfTime
+from fairseq_plugins.runner.interruption import STOP, Interruption, OutOfTime
 from fairseq_plugins.runner.journal import Journal
-from fairseq_plugins.runner.progress import EVALUATING
-from fairseq_plugins.runner.run_context import NoModel, RunContext, RunFailed
+from fairseq_plugins.runner.launcher import Launcher
+from fairseq_plugins.runner.progress import EVALUATING, Progress
+from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.slurm_job import script
 
 UNWRITTEN = "result.json"  # in a run's folder: a result that could not be written below results/
 HARDWARE = "hardware"  # in the journal: of a job that only trained
 MEASURED = "metrics.json"  # in the folder of one of several trainings that is measured
+
+
+class RunFailed(Exception):
+    """A run failed; `log` is the output of the command that failed."""
+
+    def __init__(self, reason: str, log: Path | None = None) -> None:
+        super().__init__(reason)
+        self.log = log
+
+
+class NoModel(RunFailed):
+    """The trained model cannot be measured; trying again would not help."""
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """The launcher, options and code version that all runs of a command share.
+
+    Attributes:
+        root: folder of results and checkpoints.
+        interruption: checked wherever a run can stop.
+        commit, sources: of the running code.
+        threads: of the commands, if not those of this process.
+        failed_starts: errors of the runs that others were to start from; no worker tries again.
+    """
+
+    root: Path
+    launcher: Launcher
+    progress: Progress
+    interruption: Interruption
+    options: RunOptions
+    commit: str
+    sources: str
+    threads: int | None = None
+    failed_starts: dict[Run, RunFailed] = field(default_factory=dict)
+
+    @property
+    def in_job(self) -> bool:
+        return self.options.job is not None
 
 
 class RunExecution:
@@ -166,12 +207,12 @@ class RunExecution:
         """
         if training not in self.planned.trainings:  # but one of the run that this one starts from
             return self.evaluate(training)
-        folder = self.context.root / training.folder
+        root, folder = self.context.root, self.context.root / training.folder
         path, name = folder / MEASURED, training.variant.name
         is_needed = any(t.variant.after == name for t in self.planned.trainings)
         stays = is_needed or self.context.options.keep == "tuned"
-        is_there = not stays or (folder / training.evaluated).is_file()
-        if name and is_there and (found := _read_metrics(path)) is not None:
+        is_there = not stays or (root / training.checkpoint).is_file()
+        if name and is_there and (found := read_object(path)) is not None:
             return found
         folder.mkdir(exist_ok=True)
         self.train(training)
@@ -197,7 +238,7 @@ class RunExecution:
             raise RunFailed(f"its training ended after {updates} of {total} updates")
         if self.is_shown:
             self.progress.begin_training(self.run.name, updates, total)
-        log = folder / "train.log"
+        log = self.context.root / training.log
         try:
             self._launch(training.command, log, training=True)
         except OutOfTime:
@@ -217,21 +258,20 @@ class RunExecution:
 
     def evaluate(self, training: Training) -> Metrics:
         """Measure a training (RunFailed: its model is missing or a command failed)."""
-        folder, experiment = self.context.root / training.folder, self.planned.experiment
+        root = self.context.root
+        folder, log = root / training.folder, root / training.log
         if self.is_shown:
             self.progress.change(self.run.name, EVALUATING)
-        log = folder / "train.log"
         try:
-            checkpoints.require_model(folder / training.evaluated, training.config)
-            metrics = experiment.measure(training, folder)
+            checkpoints.require_model(root / training.checkpoint, training.config)
+            metrics = self.planned.experiment.measure(training, folder)
         except CheckpointError as error:
             again = shlex.join(self._training_again(training))
             raise NoModel(f"{error}; {again} trains it again", log) from None
         except (FileNotFoundError, ValueError) as error:
             raise RunFailed(str(error), log) from None
-        checkpoint, gpus = training.folder / training.evaluated, self.planned.devices.gpus
         log_folder = folder if training in self.planned.trainings else self.folder
-        for step in experiment.steps(training, checkpoint, self.run, gpus):
+        for step in self.planned.steps(training):
             log = log_folder / step.log
             log.unlink(missing_ok=True)
             self._launch(step.command, log, training=False)
@@ -251,8 +291,8 @@ class RunExecution:
     def _result(self, parts: Mapping[str, Metrics]) -> Result:
         root, times = self.context.root, self.journal.content
         before = self.planned.pretraining
-        training_logs = [logs.read_training_log(root / _log(t)) for t in self.planned.measured]
-        curves = {t.variant.name: logs.read_curves(root / _log(t)) for t in self.planned.trainings}
+        training_logs = [logs.read_training_log(root / t.log) for t in self.planned.measured]
+        curves = {t.variant.name: logs.read_curves(root / t.log) for t in self.planned.trainings}
         return results.make_result(
             self.run,
             metrics={
@@ -291,11 +331,6 @@ class RunExecution:
             ) from None
 
 
-def _log(training: Training) -> Path:
-    """Return the log of a training, relative to the root."""
-    return training.folder / "train.log"
-
-
 def _merged(one: Metrics, other: Metrics) -> Metrics:
     """Merge metrics, and dictionaries that both have."""
     found = {**one, **other}
@@ -303,11 +338,3 @@ def _merged(one: Metrics, other: Metrics) -> Metrics:
         if isinstance(one[key], dict) and isinstance(other[key], dict):
             found[key] = {**one[key], **other[key]}
     return found
-
-
-def _read_metrics(path: Path) -> Metrics | None:
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None

@@ -82,7 +82,7 @@ def lacks_checkpoint(root: Path, planned: PlannedRun, keep: Retention) -> bool:
 def _has_model(root: Path, planned: PlannedRun, training: Training) -> bool:
     """Tell whether a training has ended and the checkpoint to evaluate is here."""
     folder = root / training.folder
-    if not (folder / training.evaluated).exists():
+    if not (root / training.checkpoint).exists():
         return False
     if checkpoints.was_tidied(folder, training.evaluated):
         journal = read_journal(root, planned)

@@ -30,8 +30,6 @@ class Job:
         folder: of its log, relative to the root.
         words: the command, run in the root.
         gpus: of all its nodes, 0 for a CPU.
-        cpus: CPUs, without GPUs.
-        runs: which it trains or evaluates.
         after: jobs that must succeed before it starts (afterok).
         finally_after: jobs that must end before it starts, whatever their status (afterany).
         alone: whether it gets a whole node.
@@ -52,6 +50,12 @@ class Job:
         # Other commands would be ended by the signal. An option here would override the variable
         # that a user has set for sbatch.
         is_warned = "--srun" in self.words and "SBATCH_SIGNAL" not in os.environ
+        # Slurm signals the shell that sbatch starts, so the program replaces it.
+        command = f"exec {shlex.join(self.words)}"
+        if not self.gpus:
+            command = (
+                f'export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-$SLURM_CPUS_PER_TASK}}"; {command}'
+            )
         return [
             "sbatch",
             "--parsable",
@@ -66,7 +70,7 @@ class Job:
             *([f"--signal={_WARNING}"] if is_warned else []),
             *self._dependency(numbers),
             f"--output={(self.folder / f'{self.name}.slurm-%j.log').as_posix()}",
-            f"--wrap={self._wrap()}",
+            f"--wrap={command}",
         ]
 
     @property
@@ -99,18 +103,11 @@ class Job:
     def _dependency(self, numbers: dict[str, int]) -> list[str]:
         """Return the dependency options; `singleton` also waits for jobs of the same name."""
         kinds = {"afterok": self.after, "afterany": self.finally_after}
-        words = [
-            ":".join([kind, *(str(numbers[name]) for name in names if name in numbers)])
-            for kind, names in kinds.items()
-        ]
-        known = [word for word in words if ":" in word]
-        return [f"--dependency={','.join([*known, 'singleton'])}", "--kill-on-invalid-dep=yes"]
-
-    def _wrap(self) -> str:
-        # Slurm signals the shell that sbatch starts, so the program replaces it.
-        command = f"exec {shlex.join(self.words)}"
-        threads = 'export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$SLURM_CPUS_PER_TASK}"'
-        return command if self.gpus else f"{threads}; {command}"
+        found = ["singleton"]
+        for kind, names in kinds.items():
+            if known := [str(numbers[name]) for name in names if name in numbers]:
+                found.insert(-1, ":".join([kind, *known]))
+        return [f"--dependency={','.join(found)}", "--kill-on-invalid-dep=yes"]
 
 
 def _is_memory_set() -> bool:
@@ -127,11 +124,19 @@ def name_of(run: Run, suffix: str = "") -> str:
     return "-".join(filter(None, (run.table, run.folder_name, run.name, suffix)))
 
 
-def script(run: Run, *, rows: Iterable[str] = (), is_run: bool = True) -> list[str]:
-    """Return the command of a run, or without `is_run` of rows of its table."""
-    own = ("--attention", run.attention, "--seeds", str(run.seed)) if is_run else ()
-    rows = ("--rows", ",".join(rows) or run.row)
-    return [*command_of(run.table), "--scale", run.scale, *rows, *own]
+def script(*runs: Run, has_cells: bool = True) -> list[str]:
+    """Return the command of runs of a table, or without `has_cells` of all runs of their rows."""
+    table, scale = runs[0].table, runs[0].scale
+    words = [*command_of(table), "--scale", scale, "--rows", joined(run.row for run in runs)]
+    if has_cells:
+        words += ["--attention", joined(run.attention for run in runs)]
+        words += ["--seeds", joined(str(run.seed) for run in runs)]
+    return words
+
+
+def joined(words: Iterable[str]) -> str:
+    """Join words as an option takes them, each once."""
+    return ",".join(dict.fromkeys(words))
 
 
 def command_of(table: str) -> tuple[str, ...]:
@@ -176,6 +181,4 @@ def _evaluates_apart(planned: PlannedRun) -> bool:
     """Tell whether a run on several GPUs has one training, evaluated by commands on one GPU."""
     if planned.devices.gpus < 2 or len(planned.trainings) != 1:
         return False
-    training = planned.final
-    checkpoint = training.folder / training.evaluated
-    return bool(planned.experiment.steps(training, checkpoint, planned.run, planned.devices.gpus))
+    return bool(planned.steps(planned.final))

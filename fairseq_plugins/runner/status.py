@@ -103,7 +103,8 @@ class _Gathering:
         found, jobs = Status(*key, STOPPED), self.jobs.get(key, [])
         folder = self.checkpoints / table / scale / name
         queued = self._queued(jobs)
-        if _inode(folder.with_name(f"{folder.name}.lock")) in self.held:
+        lock = folder.with_name(f"{folder.name}.lock")
+        if lock.exists() and lock.stat().st_ino in self.held:
             number = next((one.number for one in queued if not one.waits), None)
             return replace(found, state=RUNNING, job=number, **_progress(folder))
         names = {one.name for one in queued}
@@ -167,23 +168,18 @@ class _Gathering:
 
     def _with_reasons(self, states: Sequence[Status]) -> list[Status]:
         """Add to cancelled runs which failed job they depended on."""
-        failed = {
-            job["name"]
-            for state in states
-            if state.state in (FAILED, CANCELLED)
-            for job in self.jobs.get((state.table, state.scale, state.name), [])
-        }
-
-        def reason(state: Status) -> str:
-            own = self.jobs.get((state.table, state.scale, state.name), [])
-            names = {job["name"] for job in own}
-            after = [name for job in own for name in job["after"] if name in failed - names]
-            return f"after {', '.join(after)}" if after else "before it began"
-
-        return [
-            replace(state, reason=reason(state)) if state.state == CANCELLED else state
-            for state in states
-        ]
+        of = [self.jobs.get((one.table, one.scale, one.name), []) for one in states]
+        failed: set[str] = set()
+        for state, own in zip(states, of, strict=True):
+            if state.state in (FAILED, CANCELLED):
+                failed |= {job["name"] for job in own}
+        found = []
+        for state, own in zip(states, of, strict=True):
+            others = failed - {job["name"] for job in own}
+            after = [name for job in own for name in job["after"] if name in others]
+            reason = f"after {', '.join(after)}" if after else "before it began"
+            found.append(replace(state, reason=reason) if state.state == CANCELLED else state)
+        return found
 
 
 def _is_newer(path: Path, jobs: Iterable[Record]) -> bool:
@@ -206,13 +202,13 @@ def _progress(folder: Path) -> dict[str, Any]:
     """Read updates, total, loss and remaining seconds of a run from its newest training log."""
     paths = [*folder.glob("train.log"), *folder.glob("*/train.log")]
     if not paths:
-        return {"updates": None, "total": None, "loss": None, "seconds_left": None}
+        return {}
     newest = max(paths, key=lambda path: path.stat().st_mtime)
     before, total = _planned(folder, newest.parent)
     lines = [logs.read_numbers(line, "num_updates", "loss", "wall") for line in _tail(newest)]
     inner = _last_stretch([found for found in lines if found is not None])
     if not inner:
-        return {"updates": before, "total": total, "loss": None, "seconds_left": None}
+        return {"updates": before, "total": total}
     (first, _, began), (last, loss, wall) = inner[0], inner[-1]
     updates, left = before + int(last), None
     if total and last > first:
@@ -253,13 +249,6 @@ def _held_inodes() -> frozenset[int]:
     except OSError:
         return frozenset()
     return frozenset(int(line.split()[5].rsplit(":", 1)[1]) for line in lines if "->" not in line)
-
-
-def _inode(path: Path) -> int | None:
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return None
 
 
 def as_json(states: Sequence[Status], problem: str) -> str:

@@ -22,7 +22,7 @@ from fairseq_plugins.runner.commands import with_folders
 from fairseq_plugins.runner.interruption import Interruption, OutOfTime, Terminated
 from fairseq_plugins.runner.launcher import Launcher, get_launchers
 from fairseq_plugins.runner.progress import Progress
-from fairseq_plugins.runner.run_context import RunContext
+from fairseq_plugins.runner.run_execution import RunContext
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.run_state import is_recorded
 from fairseq_plugins.runner.slurm_job import Job

@@ -15,13 +15,13 @@ from fairseq_plugins.records.recipe_files import write_result
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.runner import checkpoints
 from fairseq_plugins.runner.progress import DONE, FAILED, PRETRAINING, SKIPPED
-from fairseq_plugins.runner.run_context import RunContext, RunFailed, summary
-from fairseq_plugins.runner.run_execution import UNWRITTEN, RunExecution
+from fairseq_plugins.runner.run_execution import UNWRITTEN, RunContext, RunExecution, RunFailed
 from fairseq_plugins.runner.run_state import (
     is_being_replaced,
     is_pretrained,
     is_recorded,
     lacks_checkpoint,
+    matching_result,
     read_journal,
 )
 
@@ -54,10 +54,8 @@ class TableRunner:
             self._run(planned)
         except Busy as busy:
             failure = Failure(name, f"{busy}; wait for it or end it", None)
-        except RunFailed as failed:
-            failure = Failure(name, str(failed), failed.log)
-        except (OSError, DataError) as error:
-            failure = Failure(name, str(error), None)
+        except (RunFailed, OSError, DataError) as error:
+            failure = Failure(name, str(error), getattr(error, "log", None))
         else:
             return None
         self.progress.change(name, FAILED, failure.reason)
@@ -240,16 +238,19 @@ class TableRunner:
         if self.options.stage != "take" and is_being_replaced(self.root, planned):
             return False
         run = planned.run
-        data = planned.describe_data(self.root)
         own = TABLES[run.table]
         for table in (name for name, t in TABLES.items() if t.experiment == own.experiment):
-            other = replace(run, table=table)
-            result = results.read_result(self.root / other.result, planned.experiment.metrics)
-            if result is None or results.mismatch(result, other, planned.config, data):
-                continue
-            if planned.experiment.lacks(result["metrics"]):
+            result = matching_result(self.root, replace(planned, run=replace(run, table=table)))
+            if result is None or planned.experiment.lacks(result["metrics"]):
                 continue
             write_result(self.root / run.result, {**result, "table": run.table})
             self.progress.change(run.name, SKIPPED, f"{summary(result)}, from {table}")
             return True
         return False
+
+
+def summary(result: Result) -> str:
+    """Format a result's last two columns in one line."""
+    numbers = result["metrics"]
+    columns = [c for c in TABLES[result["table"]].columns if numbers.get(c.metric) is not None]
+    return ", ".join(f"{c.label} {numbers[c.metric]:.{c.digits}f}" for c in columns[-2:])

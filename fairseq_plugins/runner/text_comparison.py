@@ -26,7 +26,7 @@ from fairseq_plugins.records.runs import Run, Study
 from fairseq_plugins.report import pairwise_runs
 from fairseq_plugins.report.page import Report
 from fairseq_plugins.report.pairwise_runs import PairwiseRuns
-from fairseq_plugins.runner import table_run, text_rounds, time_budget, timed_rounds
+from fairseq_plugins.runner import table_run, text_rounds, time_budget
 from fairseq_plugins.runner.run_options import RunOptions
 
 _DATA = "compare-"  # begins the names of its folders of data
@@ -127,7 +127,7 @@ def _train(args: argparse.Namespace, report: Report, begin: float) -> Report:
         found = _compared(args, replace(report, study=study))
         print(f"{title}: {found.summary()}", flush=True)
 
-    watch = timed_rounds.Watch()
+    watch = time_budget.Watch()
     title, options = f"compare, {study.name}", RunOptions(jobs=jobs)
     with table_run.start_workers(ROOT, title, planned, options, watch) as workers:
         workers[0].warm_up()
@@ -136,8 +136,8 @@ def _train(args: argparse.Namespace, report: Report, begin: float) -> Report:
         )
         rounds.remove_all()
         deadline = begin + 60 * args.minutes
-        workers[0].progress.statuses.deadline = deadline
-        timed_rounds.run_rounds(rounds, deadline, args.seeds, partial(print, flush=True))
+        workers[0].progress.deadline = deadline
+        text_rounds.run_rounds(rounds, deadline, args.seeds, partial(print, flush=True))
         rounds.remove_aside()
     return replace(report, study=rounds.study)
 

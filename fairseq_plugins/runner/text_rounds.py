@@ -1,4 +1,7 @@
-"""Rounds of language models on one text: the trainings of a comparison of encodings."""
+"""Rounds of language models on one text: the trainings of a comparison of encodings.
+
+There is a pilot, a plan, and as many rounds as fit into the time.
+"""
 
 import shutil
 import time
@@ -16,9 +19,23 @@ from fairseq_plugins.records.logs import last_lines, read_training_log
 from fairseq_plugins.records.runs import Study
 from fairseq_plugins.runner.plan import plan
 from fairseq_plugins.runner.table_runner import TableRunner
-from fairseq_plugins.runner.time_budget import PILOT, PILOT_UPDATES, Settings, Speed
-from fairseq_plugins.runner.timed_rounds import IsLate, Watch
+from fairseq_plugins.runner.time_budget import (
+    MOST_SEEDS,
+    PATIENCE,
+    PILOT,
+    PILOT_UPDATES,
+    Plan,
+    Settings,
+    Speed,
+    TooSlow,
+    Watch,
+    fits_another,
+    plan_rounds,
+)
 from fairseq_plugins.runner.worker_pool import side_by_side
+
+Clock = Callable[[], float]
+IsLate = Callable[[float], bool]  # from the share of a round that is done
 
 SCALE = "mini"  # whose model it is
 LOG_INTERVAL = 10
@@ -58,11 +75,7 @@ class TextRounds:
     """Rounds of a study of Table 2, whose results are in its folders.
 
     Attributes:
-        root: the repository.
-        rows: encodings.
-        attention: of all of them.
         study: with the settings of the rounds whose results stand.
-        workers: train the runs, one after another each.
         watch: ends runs that are late.
         print_numbers: prints a title and the numbers so far.
     """
@@ -88,7 +101,7 @@ class TextRounds:
         slowest = 0.0
         for one in self._plan(PILOT, 1):
             training = one.trainings[-1]
-            wps = read_training_log(self.root / training.folder / "train.log").tokens_per_second
+            wps = read_training_log(self.root / training.log).tokens_per_second
             dataset, task = training.config["dataset"], training.config["task"]
             tokens = dataset["batch_size"] * task["tokens_per_sample"]
             slowest = max(slowest, tokens / wps if wps else whole / PILOT_UPDATES)
@@ -105,12 +118,12 @@ class TextRounds:
         """
         planned = self._plan(settings, seed)
         self.study = replace(self.study, overrides=overrides(settings))
-        statuses = self.workers[0].progress.statuses.by_name
+        runs = self.workers[0].progress.runs
         for one in planned:
-            statuses[one.run.name].updates = 0
+            runs[one.run.name].updates = 0
 
         def share() -> float:
-            done = sum(statuses[one.run.name].updates for one in planned)
+            done = sum(runs[one.run.name].updates for one in planned)
             return done / (settings.updates * len(planned))
 
         self.watch.is_late = lambda: is_late(share())
@@ -165,3 +178,97 @@ class TextRounds:
     def _plan(self, settings: Settings, seed: int) -> list[PlannedRun]:
         study = replace(self.study, overrides=overrides(settings))
         return plan_round(self.root, self.rows, self.attention, study, [seed])
+
+
+def run_rounds(
+    rounds: TextRounds,
+    deadline: float,
+    seeds: int,
+    say: Callable[[str], None],
+    clock: Clock = time.monotonic,
+) -> Settings:
+    """Run a pilot, and then as many rounds as fit; return the settings of those that stand.
+
+    At least the pilot stands at the end. deadline: of the whole comparison, by the clock. seeds:
+    wanted number of rounds.
+    """
+
+    def left() -> float:
+        return deadline - clock()
+
+    begin = left()
+    speed = rounds.pilot()
+    took = begin - left()
+    rounds.show(f"So far (pilot of {PILOT.updates} updates, seed 1)")
+    plan = plan_rounds(left(), speed, seeds)
+    while plan.settings != PILOT:
+        say(_describe(plan, speed, left()))
+        rounds.put_pilot_aside()
+        begin = left()
+        slower = _first_round(rounds, plan.settings, speed, left)
+        took = begin - left()
+        if slower is None:
+            rounds.show(f"So far (seed 1 of {plan.seeds})")
+            _more_rounds(rounds, plan.settings, seeds, took, left)
+            return plan.settings
+        say(f"The machine has become {slower:.1f} times slower: the rest is planned anew.")
+        speed = speed.times(slower)
+        took = speed.seconds(PILOT)
+        plan = plan_rounds(left(), speed, seeds)
+    rounds.bring_pilot_back()
+    if plan.seeds == 1:
+        say("There is no time for another round: the pilot is the result.")
+    else:
+        say(
+            f"There is no time for longer runs: planned are {plan.seeds} seeds of {PILOT.updates} "
+            "updates, and the pilot is the first of them."
+        )
+        _more_rounds(rounds, plan.settings, seeds, took, left)
+    return PILOT
+
+
+def _first_round(rounds: TextRounds, settings: Settings, speed: Speed, left: Clock) -> float | None:
+    """Run the first round of some settings; it is given up if it would not end in time.
+
+    Returns:
+        None when it has ended; else by which factor it was slower than planned.
+    """
+    begin, planned, done = left(), speed.seconds(settings), 0.0
+
+    def is_late(share: float) -> bool:
+        nonlocal done
+        done, elapsed = max(share, 1 / settings.updates), begin - left()
+        return elapsed > PATIENCE * planned and elapsed / done > begin
+
+    try:
+        rounds.run(settings, 1, is_late)
+    except TooSlow:
+        return max(PATIENCE, (begin - left()) / planned / done)
+    return None
+
+
+def _more_rounds(
+    rounds: TextRounds, settings: Settings, seeds: int, first: float, left: Clock
+) -> None:
+    """Run rounds from seed 2 on while another one fits; one that is late is left out."""
+    times = [first]
+    while fits_another(left(), times, seeds):
+        begin = left()
+        try:
+            rounds.run(settings, len(times) + 1, lambda share: left() < 0)
+        except TooSlow:
+            return
+        times.append(begin - left())
+
+
+def _describe(plan: Plan, speed: Speed, left: float) -> str:
+    """Say what is planned, and from what."""
+    settings = plan.settings
+    text = (
+        f"An update takes {speed.update:.2f} s of all encodings together. Planned for the "
+        f"{left / 60:.1f} minutes that are left: {plan.seeds} seeds (at most {MOST_SEEDS} if time "
+        f"remains), {settings.updates} updates each"
+    )
+    if settings.is_small:
+        text += "; the machine is slow, so that the model has one layer and half the batch"
+    return f"{text}."

@@ -1,10 +1,13 @@
-"""Seeds, updates and model size that fit into a given time, planned from measured speeds.
+"""Seeds, updates and model size that fit into a given time, and the end of what is late.
 
 A round is one training of every encoding from one seed.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+
+from fairseq_plugins.runner.interruption import Interruption
 
 RESERVE_SECONDS = 8.0  # for the page and the figures at the end
 MARGIN = 0.85  # share of the time that is planned, for a machine that slows down
@@ -24,10 +27,6 @@ class Settings:
 
     updates: int
     is_small: bool = False
-
-    @property
-    def model(self) -> str:
-        return "the smaller model" if self.is_small else "the model"
 
 
 PILOT = Settings(PILOT_UPDATES)
@@ -64,10 +63,8 @@ def plan_rounds(seconds: float, speed: Speed, seeds: int) -> Plan:
     The first of these that fits: rounds of the usual model; rounds of the small model; the pilot,
     which is seed 1, and more rounds like it; the pilot alone.
 
-    Args:
-        seconds: remaining.
-        speed: of the pilot.
-        seeds: wanted; fewer, but at least `FEWEST_SEEDS`, where runs would become too short.
+    seconds: remaining. speed: of the pilot. seeds: wanted; fewer, but at least `FEWEST_SEEDS`,
+    where runs would become too short.
     """
     usable = (seconds - RESERVE_SECONDS) * MARGIN
     for settings in (Settings(1), Settings(1, is_small=True)):
@@ -88,3 +85,28 @@ def fits_another(seconds: float, rounds: list[float], seeds: int) -> bool:
     if len(rounds) >= max(seeds, MOST_SEEDS):
         return False
     return seconds - RESERVE_SECONDS > max(rounds)
+
+
+class TooSlow(KeyboardInterrupt):
+    """A round was given up, since the remaining time does not allow it."""
+
+
+class Watch(Interruption):
+    """An interruption that also ends runs which a round has no time for.
+
+    is_late: asked at every check; None while nothing is watched.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_late: Callable[[], bool] | None = None
+
+    def check(self, *, is_saving: bool = False) -> None:
+        """Raise KeyboardInterrupt if a stop was requested, TooSlow if the round is late."""
+        super().check(is_saving=is_saving)
+        if self.is_late is not None and self.is_late():
+            raise TooSlow
+
+    def reset(self) -> None:
+        """Forget the stop that a late round has caused."""
+        self._kind, self.is_late = None, None

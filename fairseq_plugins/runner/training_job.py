@@ -156,18 +156,17 @@ def check_gpus(world_size: int, nodes: int, visible: int) -> None:
 def run(cfg: DictConfig) -> float:
     """Run fairseq-hydra-train with a composed configuration; return the best validation value."""
     if not cfg.common.cpu:
-        world, nodes = cfg.distributed_training.distributed_world_size, _nodes()
+        nodes = int(os.environ.get("SLURM_NNODES", 1))  # of this process's Slurm step
         try:
-            check_gpus(int(world), nodes, torch.cuda.device_count())
+            check_gpus(
+                int(cfg.distributed_training.distributed_world_size),
+                nodes,
+                torch.cuda.device_count(),
+            )
         except ValueError as error:
             sys.exit(str(error))  # which Hydra would show with its traceback
     best: float = with_names(hydra_train._hydra_main, pre_main=train)(cfg)
     return best
-
-
-def _nodes() -> int:
-    """Return the nodes of this process's Slurm step, 1 outside Slurm."""
-    return int(os.environ.get("SLURM_NNODES", 1))
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Task ``pe_sentence_prediction``: fairseq's ``sentence_prediction``, optionally by length."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from fairseq.tasks.sentence_prediction import (
 )
 
 from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.option_field import option
 from fairseq_plugins.common.provenance import describe_data
 
 
@@ -20,9 +21,8 @@ from fairseq_plugins.common.provenance import describe_data
 class PESentencePredictionConfig(SentencePredictionConfig):
     """Options of fairseq's task and of batching."""
 
-    group_by_length: bool = field(
-        default=False,
-        metadata={"help": "batch examples of similar length, in random order, for less padding"},
+    group_by_length: bool = option(
+        False, "batch examples of similar length, in random order, for less padding"
     )
 
 

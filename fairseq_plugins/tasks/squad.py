@@ -1,6 +1,6 @@
 """Task ``squad``: extractive question answering."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
@@ -10,6 +10,7 @@ from fairseq.tasks import FairseqTask, register_task
 from omegaconf import II, MISSING
 
 from fairseq_plugins.common.errors import CheckpointError
+from fairseq_plugins.common.option_field import option
 from fairseq_plugins.squad.dataset import ShuffledDataset, load_windows
 from fairseq_plugins.squad.folder import read_description
 
@@ -20,10 +21,9 @@ _LAST = "checkpoint_last.pt"  # fairseq's default --restore-file, in --save-dir
 class SquadTaskConfig(FairseqDataclass):
     """Options of the task; lengths were fixed when the data was prepared."""
 
-    data: str = field(default=MISSING, metadata={"help": "folder made by scripts/prepare_squad.sh"})
-    group_by_length: bool = field(
-        default=False,
-        metadata={"help": "batch windows of similar length, in random order, for less padding"},
+    data: str = option(MISSING, "folder made by scripts/prepare_squad.sh")
+    group_by_length: bool = option(
+        False, "batch windows of similar length, in random order, for less padding"
     )
     span_head_name: str = II("criterion.span_head_name")
     restore_file: str = II("checkpoint.restore_file")

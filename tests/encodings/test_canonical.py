@@ -5,7 +5,7 @@ import torch
 
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.encodings import ENCODINGS, build_encoding
-from fairseq_plugins.encodings.canonical import canonical_form, scores_from_primitives
+from fairseq_plugins.encodings.canonical import canonical_form
 
 HEADS, DIM = 2, 6
 RELATIVE = [name for name, entry in ENCODINGS.items() if entry.facts.is_relative]
@@ -103,3 +103,26 @@ def test_a_stochastic_encoding_has_the_form_of_its_mean(name, options, offset):
 def test_what_is_not_relative_is_refused(name):
     with pytest.raises(ValueError, match=f"{name!r} is not relative"):
         canonical_form(build(name), 1)
+
+
+def scores_from_primitives(encoding, q, k, q_positions, k_positions):
+    """Compute scores before scaling from ``canonical_form``: (B, H, T, S) float64.
+
+    q: (B, H, T, D). k: (B, H, S, D). q_positions: (1, T). k_positions: (1, S).
+    """
+    scores = q.new_zeros(*q.shape[:3], k.size(2), dtype=torch.float64)
+    relative = k_positions[0] - q_positions[0].unsqueeze(1)
+    for offset in relative.unique().tolist():
+        total = torch.zeros_like(scores)
+        for primitive in canonical_form(encoding, offset):
+            left = argument(primitive.query, q)
+            right = argument(primitive.key, k)
+            total += left @ primitive.matrix @ right.mT
+        scores = torch.where(relative == offset, total, scores)
+    return scores
+
+
+def argument(kind, content):
+    """Return the content (B, H, T, D), or ones (B, H, T, 1) for the constant."""
+    content = content.double()
+    return content if kind == "content" else torch.ones_like(content[..., :1])

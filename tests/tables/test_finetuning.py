@@ -31,7 +31,6 @@ from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.captions import caption
 from fairseq_plugins.report.render import render
 from fairseq_plugins.runner import checkpoints, preflight, table_run
-from fairseq_plugins.runner.finetuning import Pace
 from fairseq_plugins.runner.journal import Journal
 from fairseq_plugins.runner.progress import Progress
 from fairseq_plugins.runner.run_options import RunOptions
@@ -450,14 +449,3 @@ def test_linear_attention_is_the_encoders_unless_both_are_asked_for(configs):
         for step in steps[:2]:
             of_batches = step.command.index("--required-batch-size-multiple")
             assert step.command[of_batches + 1] == "1"
-
-
-def test_the_time_left_follows_from_the_reported_updates():
-    now = iter([10.0, 20.0, 21.0, 30.0])
-    pace = Pace(100, lambda: next(now))
-    assert [pace.report(n) for n in (5, 10, 11, 25)] == [
-        "",
-        "about 3:00 left",
-        "",
-        "about 1:15 left",
-    ]

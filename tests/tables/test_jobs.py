@@ -22,7 +22,7 @@ from fairseq_plugins.runner import preflight, table_run, worker_pool
 from fairseq_plugins.runner.interruption import Interruption, Terminated
 from fairseq_plugins.runner.launcher import PreloadedLauncher, ProcessLauncher, get_launchers
 from fairseq_plugins.runner.plan import plan
-from fairseq_plugins.runner.progress import DONE, TRAINING, Progress, RunStatuses
+from fairseq_plugins.runner.progress import DONE, TRAINING, Progress
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.worker_pool import environments, side_by_side
 from tests.tables.fake_fairseq import FakeFairseq
@@ -352,32 +352,32 @@ def test_impossible_jobs_are_refused_before_anything_starts(
 
 def test_time_left_is_until_the_last_of_those_at_once():
     now = [0.0]
-    statuses = RunStatuses(list("abcdef"), clock=lambda: now[0], jobs=2)
+    progress = Progress("title", list("abcdef"), 2, clock=lambda: now[0])
     for name, updates in (("a", 50), ("b", 20)):
-        line = statuses.by_name[name]
+        line = progress.runs[name]
         line.state, line.began, line.total = TRAINING, 0.0, 100
         line.first, line.updates = (0.0, 0), updates
     now[0] = 10.0
     # 10 and 40 seconds are left; the four others take (20 + 50) / 2 each: 10, 45, 80 | 40, 75, 110
-    assert statuses.table_seconds_left() == pytest.approx(110.0)
-    statuses.deadline = statuses.clock() + 20.0
-    assert statuses.table_seconds_left() == pytest.approx(20.0)
-    statuses.deadline = None
+    assert progress.all_seconds_left() == pytest.approx(110.0)
+    progress.deadline = progress.clock() + 20.0
+    assert progress.all_seconds_left() == pytest.approx(20.0)
+    progress.deadline = None
     for name in "ab":
-        line = statuses.by_name[name]
+        line = progress.runs[name]
         line.state, line.ended = DONE, 30.0
-    assert statuses.table_seconds_left() == pytest.approx(60.0)  # four of 30 seconds, two at once
+    assert progress.all_seconds_left() == pytest.approx(60.0)  # four of 30 seconds, two at once
     for name in "cdef":
-        statuses.by_name[name].state = DONE
-    assert statuses.table_seconds_left() == 0.0
+        progress.runs[name].state = DONE
+    assert progress.all_seconds_left() == 0.0
 
 
 def test_the_screen_shows_every_run_that_goes_on():
     names = [f"run{number}" for number in range(60)]
     progress = Progress("title", names, 3, stream=io.StringIO())
     for name in ("run2", "run30", "run31"):
-        progress.statuses.by_name[name].state = TRAINING
-    lines = progress._window(list(progress.statuses.by_name.values()))
+        progress.runs[name].state = TRAINING
+    lines = progress._window(list(progress.runs.values()))
     shown = [line.name for line in lines]
     assert {"run2", "run30", "run31"} <= set(shown) and len(shown) < 60
     assert shown == sorted(shown, key=names.index)

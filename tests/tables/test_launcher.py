@@ -12,7 +12,7 @@ import pytest
 
 from fairseq_plugins.runner import launcher
 from fairseq_plugins.runner.launcher import PreloadedLauncher, ProcessLauncher
-from fairseq_plugins.runner.progress import DONE, TRAINING, Progress, RunStatuses, duration
+from fairseq_plugins.runner.progress import DONE, TRAINING, Progress, duration
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -193,30 +193,30 @@ def wait_for(condition, seconds: float) -> None:
 
 def test_time_left_follows_the_speed_of_this_process():
     now = [0.0]
-    statuses = RunStatuses(["one", "two", "three"], clock=lambda: now[0])
-    one = statuses.by_name["one"]
+    progress = Progress("title", ["one", "two", "three"], clock=lambda: now[0])
+    one = progress.runs["one"]
     one.state, one.began, one.total = TRAINING, 0.0, 300
     one.first, one.updates = (5.0, 110), 110  # resumed at 100, five seconds of start-up
-    assert statuses.seconds_left(one) is None
+    assert progress.seconds_left(one) is None
     now[0], one.updates = 15.0, 160
-    assert statuses.seconds_left(one) == pytest.approx(28.0)  # 50 updates in 10 s, 140 to go
-    assert statuses.table_seconds_left() == pytest.approx(28.0 + 2 * 65.0)
+    assert progress.seconds_left(one) == pytest.approx(28.0)  # 50 updates in 10 s, 140 to go
+    assert progress.all_seconds_left() == pytest.approx(28.0 + 2 * 65.0)
     one.state, one.ended = DONE, 50.0
-    assert statuses.table_seconds_left() == pytest.approx(2 * 50.0)
+    assert progress.all_seconds_left() == pytest.approx(2 * 50.0)
     assert [duration(s) for s in (None, 75, 3725)] == ["-", "1:15", "1:02:05"]
 
 
 def test_a_run_of_two_trainings_takes_the_speed_of_the_second():
     now = [0.0]
     progress = Progress("title", ["one"])
-    progress.statuses.clock = lambda: now[0]
+    progress.clock = lambda: now[0]
     progress.begin_training("one", 0, 600)
     for now[0], updates in ((5.0, 20), (605.0, 600)):
         progress.train("one", updates, 7.0)
     progress.begin_training("one", 0, 500)
     for now[0], updates in ((610.0, 20), (620.0, 40)):
         progress.train("one", updates, 7.0)
-    assert progress.statuses.seconds_left(progress.statuses.by_name["one"]) == pytest.approx(230.0)
+    assert progress.seconds_left(progress.runs["one"]) == pytest.approx(230.0)
 
 
 def test_progress_without_a_terminal_is_lines(capsys):

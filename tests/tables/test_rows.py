@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hydra import compose
 
-from fairseq_plugins.encodings import ENCODINGS, expand_name
+from fairseq_plugins.encodings import ENCODINGS, expand_name, get_entry
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.lm import EVALUATIONS
@@ -19,7 +19,7 @@ from fairseq_plugins.experiments.rows import (
     has_file,
     runnable_rows,
 )
-from fairseq_plugins.modules.naming import acts_on_input, name_stack
+from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.records import recipe
@@ -72,7 +72,7 @@ def on_inputs(row: str, absolute: str | None, base: str | None = None) -> list[s
     name = encoding_of(CONFIGS, row)
     assert name is not None
     named = name_stack(name, "", absolute=absolute, base=base)
-    return [part for part in expand_name(named.name) if acts_on_input(part)]
+    return [part for part in expand_name(named.name) if "embed" in get_entry(part).hooks]
 
 
 @pytest.mark.parametrize("row", [r for r in runnable_rows(CONFIGS) if r.endswith("_only")])

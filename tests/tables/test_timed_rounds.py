@@ -2,6 +2,7 @@
 
 import pytest
 
+from fairseq_plugins.runner.text_rounds import run_rounds
 from fairseq_plugins.runner.time_budget import (
     FEWEST_SEEDS,
     FEWEST_UPDATES,
@@ -11,10 +12,10 @@ from fairseq_plugins.runner.time_budget import (
     Plan,
     Settings,
     Speed,
+    TooSlow,
     fits_another,
     plan_rounds,
 )
-from fairseq_plugins.runner.timed_rounds import TooSlow, run_rounds
 
 MINUTES = 60.0
 
