@@ -1,17 +1,16 @@
 """`python -m benchmarks`, which `make bench` and `make bench-gpu` call."""
 
-import argparse
 import logging
 import sys
 from collections.abc import Callable, Sequence
 
-from benchmarks.options import add_options
+from benchmarks.context import add_options
 from fairseq_plugins.common.cpu import prepare_cpu
 from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
 
 
-def get_parser() -> argparse.ArgumentParser:
+def get_parser() -> Parser:
     """Build the parser of the command line."""
     parser = Parser(
         prog="python -m benchmarks",
@@ -32,12 +31,11 @@ def get_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None, prepare: Callable[[], None] = lambda: None) -> int:
     """Run the command and return its exit status; `prepare` is called before measuring."""
     parser = get_parser()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    args = parser.parse_args(given)
+    args = parser.parse_args(arguments)
     prepare()
     from benchmarks import session  # slow to import; --help stays fast
 
-    return session.run(parser, args, given)
+    return session.run(parser, args)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Device and folders of a benchmark run."""
+"""Device and folders of a benchmark run, and the options that choose them."""
 
 import argparse
 import re
@@ -13,6 +13,7 @@ from fairseq_plugins.common import provenance
 if TYPE_CHECKING:  # slow to import; --help stays fast
     import torch
 
+BOTH = ("cpu", "gpu")
 Settings = dict[str, Any]  # recorded in the JSON
 
 
@@ -86,13 +87,55 @@ def context_of(args: argparse.Namespace, command: Sequence[str]) -> Context:
     return Context(args.device, output, tuple(command), args.machine, apart, args.force)
 
 
-def device_problem(name: str) -> str | None:
-    """Return why a device cannot be used, or None."""
+def check_device(name: str) -> None:
+    """Raise ValueError for a device that cannot be used."""
     import torch
 
     if name == "gpu" and not torch.cuda.is_available():
-        return (
+        raise ValueError(
             "`--device gpu` needs a GPU, but torch finds none here "
             "(torch.cuda.is_available() is False); `make bench` measures the CPU."
         )
-    return None
+
+
+def add_options(parser: argparse.ArgumentParser, quick: str) -> None:
+    """Add the options of device, machine and output; ``quick`` is the help of `--quick`."""
+    add = parser.add_argument
+    add("--device", choices=BOTH, default="cpu", help="(default: cpu, one thread)")
+    add("--quick", action="store_true", help=quick)
+    add("--force", action="store_true", help="measure again what is done")
+    text = "folder in place of the repository (default with --quick: outputs/benchmarks)"
+    add("--output", type=Path, metavar="DIR", help=text)
+    add_machine(parser)
+
+
+def add_machine(parser: argparse.ArgumentParser) -> None:
+    """Add the option of the machine."""
+    parser.add_argument(
+        "--machine",
+        type=folder_name("--machine"),
+        metavar="NAME",
+        help="keep the results in benchmarks/results/NAME, those of Table 9 too (default: the name "
+        "of the processor, and Table 9 in results/table9)",
+    )
+
+
+def add_folders(parser: argparse.ArgumentParser) -> None:
+    """Add the options of machine and output of a program that measures one thing."""
+    add_machine(parser)
+    text = "folder in place of the repository"
+    parser.add_argument("--output", type=Path, default=ROOT, metavar="DIR", help=text)
+
+
+def folder_name(option: str) -> Callable[[str], str]:
+    """Make an argparse type for a word that can name a folder."""
+
+    def parse(word: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", word):
+            raise argparse.ArgumentTypeError(
+                f"`{option}` must be letters, digits, dots, hyphens and underscores, but is "
+                f"{word!r}."
+            )
+        return word
+
+    return parse

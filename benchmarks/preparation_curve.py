@@ -13,7 +13,6 @@ growth and is a lower bound.
 import argparse
 import functools
 import itertools
-import logging
 import multiprocessing
 import os
 import sys
@@ -24,12 +23,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.context import Context
-from benchmarks.options import add_machine
-from benchmarks.processes import resident, tree
-from benchmarks.record import ROOT, measured
-from fairseq_plugins.common import provenance
-from fairseq_plugins.common.exit_status import exit_status
+from benchmarks.context import Context, add_folders
+from benchmarks.processes import PeakOfChildren
+from benchmarks.record import measured
+from fairseq_plugins.common.errors import WorkError
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.files import reading, write_json
 from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
@@ -68,20 +66,18 @@ def measure(work: Callable[[], object]) -> Cost:
     """Measure the cost of a function in a process of its own.
 
     Raises:
-        RuntimeError: the process failed.
+        WorkError: the process failed.
     """
     process = multiprocessing.get_context("fork").Process(target=work)
     before, began = os.times(), time.monotonic()
-    process.start()
-    peak = 0
-    while process.is_alive():
-        peak = max(peak, sum(map(resident, tree(process.pid or 0))))
-        process.join(_SAMPLED_EVERY)
+    process.start()  # before the thread that samples, which a fork must not copy
+    with PeakOfChildren(_SAMPLED_EVERY) as peak:
+        process.join()
     wall, after = time.monotonic() - began, os.times()
     if process.exitcode:
-        raise RuntimeError(f"a phase ended with status {process.exitcode}")
+        raise WorkError(f"a phase ended with status {process.exitcode}")
     cpu = sum(after[i] - before[i] for i in (2, 3))  # of ended children
-    return Cost(round(wall, 3), round(cpu, 3), round(peak / _MIB, 1))
+    return Cost(round(wall, 3), round(cpu, 3), round(peak.bytes / _MIB, 1))
 
 
 def phases(
@@ -107,7 +103,7 @@ def measure_size(
     """Measure the costs of the first pairs of the training text.
 
     Raises:
-        RuntimeError: a phase failed.
+        WorkError: a phase failed.
     """
     from fairseq_plugins.translation.folders import ParallelBuild
     from fairseq_plugins.translation.parallel import Cleaning, ParallelText
@@ -166,7 +162,7 @@ def summarise(measurements: Sequence[Size], size: int) -> dict[str, dict[str, An
     return found
 
 
-def get_parser() -> argparse.ArgumentParser:
+def get_parser() -> Parser:
     """Build the parser of the command line."""
     parser = Parser(
         prog="python -m benchmarks.preparation_curve",
@@ -182,7 +178,7 @@ def get_parser() -> argparse.ArgumentParser:
     text = f"sizes (default: {','.join(sizes)})"
     add("--pairs", type=words("--pairs"), default=sizes, metavar="A,B", help=text)
     add("--merges", type=int, metavar="N", help="(default: WMT14's number)")
-    add_machine(parser, ROOT)
+    add_folders(parser)
     return parser
 
 
@@ -194,11 +190,12 @@ def _parse_sizes(given: Sequence[str]) -> list[int]:
     return sorted({int(word) for word in given})
 
 
-def run(args: argparse.Namespace, command: Sequence[str]) -> None:
+def run(args: argparse.Namespace) -> None:
     """Measure, extrapolate, write the JSON and print a summary.
 
     Raises:
         ValueError: an invalid number, or a size above the text's.
+        WorkError: a phase failed.
     """
     from fairseq_plugins.data.measure import sha256
     from fairseq_plugins.translation import prepare
@@ -230,7 +227,8 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> None:
             print(f"{size:,} pairs, CPU: {shown}", flush=True)
         return found
 
-    by_size, about = measured(measure_all)
+    given = ["python", "-m", "benchmarks.preparation_curve", *args.command_line]
+    by_size, about = measured(measure_all, given)
     found = summarise(list(by_size.values()), WMT14_WORDS)
     result = {
         "benchmark": "preparation_curve",
@@ -238,7 +236,6 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> None:
         "text": {p.name: sha256(p) for paths in texts.values() for p in paths},
         "measured": {pairs: asdict(size) for pairs, size in by_size.items()},
         "extrapolated": {"pairs": WMT14_PAIRS, "words": WMT14_WORDS, **found},
-        "command": provenance.without_absolute_paths(list(command)),
         **about,
     }
     context = Context("cpu", args.output, machine=args.machine)
@@ -249,14 +246,7 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> None:
         print(f"{WMT14_WORDS:,} words by a {fit}: {hours:.2f} hours of CPU, {memory:.1f} GiB")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return 0 if measured, 1 on failure, 2 for bad input."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    args = get_parser().parse_args(given)
-    command = ["python", "-m", "benchmarks.preparation_curve", *given]
-    return exit_status(args.program, lambda: run(args, command))
-
+main = command(get_parser, run, quiet=True)
 
 if __name__ == "__main__":
-    logging.disable(logging.INFO)  # of libraries
     sys.exit(main())

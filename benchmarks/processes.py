@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import Self
 
 _PROPORTIONAL = "Pss:"
-_EVERY = 0.5  # seconds between samples, which take milliseconds per process
 
 
 def tree(pid: int) -> list[int]:
@@ -23,15 +22,6 @@ def tree(pid: int) -> list[int]:
     return found
 
 
-def resident(pid: int) -> int:
-    """Return a process's resident bytes; shared pages count in each process."""
-    try:
-        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
-    except (OSError, IndexError):
-        return 0
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
 def proportional(pid: int) -> int:
     """Return a process's proportional set size (PSS) in bytes."""
     try:
@@ -45,12 +35,16 @@ def proportional(pid: int) -> int:
 class PeakOfChildren:
     """A context that samples the memory of this process's descendants.
 
+    Args:
+        every: seconds between samples, which take milliseconds per process.
+
     Attributes:
         bytes: the largest sum of proportional set sizes.
         looks: number of samples.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, every: float = 0.5) -> None:
+        self._every = every
         self.bytes = self.looks = 0
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory")
@@ -69,7 +63,7 @@ class PeakOfChildren:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._is_over.wait(_EVERY):
+        while not self._is_over.wait(self._every):
             _, *children = tree(os.getpid())
             self.bytes = max(self.bytes, sum(map(proportional, children)))
             self.looks += 1

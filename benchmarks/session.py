@@ -1,22 +1,23 @@
 """The runner of benchmarks, and the page of their results."""
 
 import argparse
+import functools
 import sys
 import traceback
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
 from benchmarks.catalog import BENCHMARKS, check_names
-from benchmarks.context import Context, context_of, device_problem
-from benchmarks.figure_page import draw
-from benchmarks.page import render
+from benchmarks.context import Context, check_device, context_of
+from benchmarks.page import draw_lengths, render
 from benchmarks.record import KEYS, circumstances, is_current, load_average, measured, read_json
 from benchmarks.reference import Mismatch
+from benchmarks.timing import quick_collections
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_json, write_text
+from fairseq_plugins.common.parser import Parser
 
 
 def measure(name: str, context: Context, quick: bool) -> str | None:
@@ -30,7 +31,8 @@ def measure(name: str, context: Context, quick: bool) -> str | None:
         return None
     torch.manual_seed(0)
     try:
-        found, about = measured(lambda: BENCHMARKS[name].run(settings, context), context.gpus)
+        work = functools.partial(BENCHMARKS[name].measure, settings, context)
+        found, about = measured(work, context.command, context.gpus)
     except Mismatch as error:
         return f"refused, nothing was timed: {error}"
     except Exception as error:  # the other benchmarks go on
@@ -41,7 +43,6 @@ def measure(name: str, context: Context, quick: bool) -> str | None:
         "device": context.name,
         "settings": settings,
         "found": asdict(found),
-        "command": list(context.command),
         **about,
     }
     write_json(path, {key: result[key] for key in KEYS})
@@ -55,7 +56,7 @@ def write_page(context: Context) -> Path:
     results = {name: result for name, result in read if result is not None}
     if "figure" in results:
         if is_installed("matplotlib"):
-            draw(results["figure"], context.results / f"{context.name}-lengths.png")
+            draw_lengths(results["figure"], context.results / f"{context.name}-lengths.png")
         else:
             context.say("  the figure is not drawn: matplotlib is not installed")
     page = context.results / f"{context.name}.md"
@@ -64,26 +65,26 @@ def write_page(context: Context) -> Path:
     return page
 
 
-def run(parser: argparse.ArgumentParser, args: argparse.Namespace, given: Sequence[str]) -> int:
+def run(parser: Parser, args: argparse.Namespace) -> int:
     """Run `python -m benchmarks` with parsed options and return its exit status."""
     if args.list:
         print("\n".join(f"{name:13} {b.summary}" for name, b in BENCHMARKS.items()))
         return 0
     try:
         names = check_names(args.only, args.device)
+        check_device(args.device)
     except ValueError as error:
         parser.error(str(error))
-    if problem := device_problem(args.device):
-        parser.error(problem)
     torch.set_num_threads(1)
-    context = context_of(args, ("python", "-m", "benchmarks", *given))
+    context = context_of(args, ("python", "-m", "benchmarks", *args.command_line))
     if load_average() > 0.5:
         context.say(f"the machine is busy, load average {load_average()}: ratios will scatter")
     failures = {}
     for number, name in enumerate(names, 1):
         context.say(f"[{number}/{len(names)}] {name}: {BENCHMARKS[name].summary}")
         try:
-            failure = measure(name, context, args.quick)
+            with quick_collections():
+                failure = measure(name, context, args.quick)
         except KeyboardInterrupt:
             return 130
         if failure:

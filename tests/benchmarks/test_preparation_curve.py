@@ -15,6 +15,7 @@ from benchmarks.preparation_curve import (
     measure,
     summarise,
 )
+from fairseq_plugins.common.errors import WorkError
 
 MIB = 2**20
 
@@ -61,7 +62,7 @@ def test_work_that_fails_is_no_measurement():
     def fail():
         raise SystemExit(3)
 
-    with pytest.raises(RuntimeError, match="status 3"):
+    with pytest.raises(WorkError, match=r"status 3"):
         measure(fail)
 
 
