@@ -6,14 +6,12 @@ from unittest import mock
 
 import torch
 
-from benchmarks.contenders import flash, forward_backward, softmax
+from benchmarks.contenders import draw_raw, flash, forward_backward, softmax
 from benchmarks.context import Context, Settings
 from benchmarks.limits import Work
 from benchmarks.record import Found
-from benchmarks.reference import attend_at, check_attention
+from benchmarks.reference import attend_at, build, check_attention
 from benchmarks.runner import Call, Case
-from fairseq_plugins.attention import build_attention
-from fairseq_plugins.encodings import build_encoding
 from fairseq_plugins.kernels.backend import FLEX
 
 _CHECKED = 256  # tokens, two blocks of FlexAttention
@@ -54,17 +52,15 @@ def biases(settings: Settings, context: Context, found: Found) -> Iterator[Case]
 
 
 def _inputs(length: int, settings: Settings, context: Context) -> list[torch.Tensor]:
-    """Draw q, k, v and the gradient of the output, (B, H, T, D) each."""
     shape = settings["batch"], settings["heads"], length, settings["head_dim"]
-    return [torch.randn(shape, device=context.device).to(context.dtype) for _ in range(4)]
+    return draw_raw(shape, context.device, context.dtype)
 
 
 def _pass(name: str, length: int, settings: Settings, context: Context) -> Call:
     """Make a function that computes the output and the gradients of inputs and parameters."""
-    sizes = {"num_heads": settings["heads"], "head_dim": settings["head_dim"], "causal": True}
-    encoding = build_encoding(name, max_positions=length, **sizes)
-    attention = build_attention("vanilla", encoding, **sizes).to(context.device)
+    sizes = (settings["heads"], settings["head_dim"], context.device)
+    attention = build("vanilla", name, *sizes, max_positions=length)
     positions = torch.arange(length, device=context.device).unsqueeze(0)
-    attend = attend_at(attention, positions)
+    learned = list(attention.parameters())
     inputs = _inputs(length, settings, context)
-    return forward_backward(attend, inputs, list(attention.parameters()))
+    return forward_backward(attend_at(attention, positions), inputs, learned)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from benchmarks.bias import biases
+from benchmarks.context import select
 from benchmarks.cross_entropy import losses
 from benchmarks.decoding import decoding
 from benchmarks.kernels import OURS, causal, figure, memory, scaling
@@ -11,7 +12,6 @@ from benchmarks.preparation import preparation, versions
 from benchmarks.runner import Benchmark, by_cases
 from benchmarks.table9_cells import table9
 from benchmarks.timing import Pace
-from fairseq_plugins.common.suggestions import did_you_mean
 
 # A sequence of 8 heads on a CPU, 8 sequences of 16 on a GPU.
 _ATTENTION = {"batch": 1, "heads": 8, "head_dim": 64, "dtype": "float32"}
@@ -142,16 +142,11 @@ def check_names(names: Sequence[str] | None, device: str) -> list[str]:
     Raises:
         ValueError: an unknown name, with a suggestion, or a benchmark of another device.
     """
-    if names is None:
-        return [name for name, benchmark in BENCHMARKS.items() if device in benchmark.devices]
-    for name in names:
-        if name not in BENCHMARKS:
-            hint = did_you_mean(name, BENCHMARKS)
-            raise ValueError(
-                f"`--only` must be among {', '.join(BENCHMARKS)}, but has {name!r}.{hint}"
-            )
-        if device not in BENCHMARKS[name].devices:
-            raise ValueError(
-                f"`--only` must be among the benchmarks of `--device {device}`, but has {name!r}."
-            )
-    return [name for name in BENCHMARKS if name in names]
+    chosen = select(names, BENCHMARKS)
+    elsewhere = [name for name in chosen if device not in BENCHMARKS[name].devices]
+    if names and elsewhere:
+        raise ValueError(
+            f"`--only` must be among the benchmarks of `--device {device}`, but has "
+            f"{elsewhere[0]!r}."
+        )
+    return [name for name in chosen if name not in elsewhere]

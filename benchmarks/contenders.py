@@ -214,11 +214,16 @@ CONTENDERS: dict[str, Contender] = {
 }
 
 
+def draw_raw(shape: Shape, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
+    """Draw q, k, v and a gradient of the output, (B, H, T, D) each."""
+    return [torch.randn(shape, device=device).to(dtype) for _ in range(4)]
+
+
 def draw(
     contender: Contender, shape: Shape, device: torch.device, dtype: torch.dtype
 ) -> list[Tensor]:
     """Draw q, k and v (B, H, T, D) for a contender, and a gradient of its output."""
-    q, k, v, gradient = (torch.randn(shape, device=device) for _ in range(4))
+    q, k, v, gradient = draw_raw(shape, device, torch.float32)
     if contender.features != "raw":
         q, k = elu_plus_one(q), elu_plus_one(k)
     if contender.features == "encoded":

@@ -2,13 +2,14 @@
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.record import ROOT
 from fairseq_plugins.common import provenance
+from fairseq_plugins.common.suggestions import did_you_mean
 
 if TYPE_CHECKING:  # slow to import; --help stays fast
     import torch
@@ -96,6 +97,20 @@ def check_device(name: str) -> None:
             "`--device gpu` needs a GPU, but torch finds none here "
             "(torch.cuda.is_available() is False); `make bench` measures the CPU."
         )
+
+
+def select(names: Sequence[str] | None, known: Iterable[str]) -> list[str]:
+    """Select the names that `--only` gives, in the order of the known ones; all by default.
+
+    Raises:
+        ValueError: an unknown name; the message suggests a similar one.
+    """
+    known = [*known]
+    for name in names or ():
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise ValueError(f"`--only` must be among {', '.join(known)}, but has {name!r}.{hint}")
+    return [name for name in known if names is None or name in names]
 
 
 def add_options(parser: argparse.ArgumentParser, quick: str) -> None:

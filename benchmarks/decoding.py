@@ -5,13 +5,13 @@ from typing import Any
 
 import torch
 
+from benchmarks.contenders import draw_raw
 from benchmarks.context import Context, Settings
 from benchmarks.limits import count_work
 from benchmarks.record import Found
-from benchmarks.reference import check_decoding
+from benchmarks.reference import build, check_decoding
 from benchmarks.runner import Case
-from fairseq_plugins.attention import ATTENTIONS, build_attention
-from fairseq_plugins.encodings import build_encoding
+from fairseq_plugins.attention import ATTENTIONS
 
 
 def decoding(settings: Settings, context: Context, found: Found) -> Iterator[Case]:
@@ -37,15 +37,18 @@ def _decoder(
 ) -> tuple[Callable[[], None], Callable[[], object]]:
     """Make two functions: restore the state after ``length`` tokens, and decode from it."""
     heads, dim, steps = settings["heads"], settings["head_dim"], settings["steps"]
-    sizes = {"num_heads": heads, "head_dim": dim, "causal": True}
-    encoding = build_encoding(
-        settings["position_encoding"], max_positions=length + steps + 1, **sizes
+    attention = build(
+        attention_type,
+        settings["position_encoding"],
+        heads,
+        dim,
+        context.device,
+        max_positions=length + steps + 1,
     )
-    attention = build_attention(attention_type, encoding, **sizes).to(context.device)
 
     def tokens(count: int) -> list[torch.Tensor]:
         shape = (settings["batch"], heads, count, dim)
-        return [torch.randn(shape, device=context.device).to(context.dtype) for _ in range(3)]
+        return draw_raw(shape, context.device, context.dtype)[:3]
 
     def positions(first: int, count: int) -> torch.Tensor:
         return torch.arange(first, first + count, device=context.device).unsqueeze(0)

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from benchmarks.context import check_device, say
+from benchmarks.context import check_device, say, select
 from benchmarks.record import ROOT, circumstances, end_of_run, is_current, load_average
 from fairseq_plugins.common.cpu import usable_cores
 from fairseq_plugins.common.files import write_json
@@ -18,7 +18,6 @@ from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.provenance import without_absolute_paths
 from fairseq_plugins.common.root import from_root
-from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.runner.launcher import ProcessLauncher
 
@@ -69,20 +68,6 @@ def parts(output: Path, *, quick: bool, force: bool) -> list[Part]:
 
 class TimeIsUp(Exception):
     """The budget ran out while a part was running."""
-
-
-def select(parts: Sequence[Part], names: Sequence[str] | None) -> list[Part]:
-    """Select parts by name, all by default.
-
-    Raises:
-        ValueError: an unknown name; the message suggests a similar one.
-    """
-    known = [part.name for part in parts]
-    for name in names or ():
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise ValueError(f"`--only` must be among {', '.join(known)}, but has {name!r}.{hint}")
-    return [part for part in parts if names is None or part.name in names]
 
 
 @dataclass
@@ -263,11 +248,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Relative if possible: results record the commands, and must not name this machine's folders.
     found = parts(from_root(output), quick=args.quick, force=args.force)
     try:
-        found = select(found, args.only)
+        names = select(args.only, [part.name for part in found])
         if not (args.list or args.dry_run or args.quick):
             check_device("gpu")
     except ValueError as error:
         parser.error(str(error))
+    found = [part for part in found if part.name in names]
     campaign = Campaign(output, found, args.minutes, quick=args.quick, force=args.force)
     if args.list:
         campaign.list_parts()

@@ -18,13 +18,12 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.context import Context, add_folders
-from benchmarks.processes import PeakOfChildren
+from benchmarks.processes import PeakOfChildren, resident
 from benchmarks.record import measured
 from fairseq_plugins.common.errors import WorkError
 from fairseq_plugins.common.exit_status import command
@@ -41,29 +40,13 @@ WMT14_PAIRS = 4_500_000
 WMT14_WORDS = 226_000_000  # 116 million English, 110 million German
 PHASES = ("gather", "tokenise", "learn", "apply", "clean and binarise")
 MEASURED = ("wall_seconds", "cpu_seconds", "peak_mib")
+Cost = dict[str, float]  # of a phase: MEASURED
 _SAMPLED_EVERY = 0.02  # seconds between samples of memory
 _MIB = 2**20
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Cost of a phase, with the peak memory of all its processes."""
-
-    wall_seconds: float
-    cpu_seconds: float
-    peak_mib: float
-
-
-@dataclass(frozen=True)
-class Size:
-    """A part of the training text: words of both sides, and the cost of each phase."""
-
-    words: int
-    costs: dict[str, Cost]
-
-
 def measure(work: Callable[[], object]) -> Cost:
-    """Measure the cost of a function in a process of its own.
+    """Measure the cost of a function and of all its processes, in a process of its own.
 
     Raises:
         WorkError: the process failed.
@@ -71,13 +54,14 @@ def measure(work: Callable[[], object]) -> Cost:
     process = multiprocessing.get_context("fork").Process(target=work)
     before, began = os.times(), time.monotonic()
     process.start()  # before the thread that samples, which a fork must not copy
-    with PeakOfChildren(_SAMPLED_EVERY) as peak:
+    with PeakOfChildren(_SAMPLED_EVERY, resident) as peak:
         process.join()
     wall, after = time.monotonic() - began, os.times()
     if process.exitcode:
         raise WorkError(f"a phase ended with status {process.exitcode}")
     cpu = sum(after[i] - before[i] for i in (2, 3))  # of ended children
-    return Cost(round(wall, 3), round(cpu, 3), round(peak.bytes / _MIB, 1))
+    values = (round(wall, 3), round(cpu, 3), round(peak.bytes / _MIB, 1))
+    return dict(zip(MEASURED, values, strict=True))
 
 
 def phases(
@@ -99,7 +83,7 @@ def phases(
 
 def measure_size(
     texts: dict[str, "Paths"], languages: tuple[str, str], pairs: int, merges: int
-) -> Size:
+) -> dict[str, Any]:
     """Measure the costs of the first pairs of the training text.
 
     Raises:
@@ -121,7 +105,8 @@ def measure_size(
         text = ParallelText([(source, target)], texts["valid"], texts["test"])
         build = ParallelBuild(work, languages, merges, Cleaning(), workers=1)
         steps = phases(build, text, Path(name, "made"))
-        return Size(count, {phase: measure(step) for phase, step in steps.items()})
+        costs = {phase: measure(step) for phase, step in steps.items()}
+        return {"words": count, "costs": costs}
 
 
 def extrapolate(sizes: Sequence[int], values: Sequence[float], size: int) -> dict[str, float]:
@@ -146,13 +131,13 @@ def extrapolate(sizes: Sequence[int], values: Sequence[float], size: int) -> dic
     return {name: round(float(value), 3) for name, value in found.items()}
 
 
-def summarise(measurements: Sequence[Size], size: int) -> dict[str, dict[str, Any]]:
+def summarise(measurements: Sequence[Mapping[str, Any]], size: int) -> dict[str, dict[str, Any]]:
     """Extrapolate every quantity of every phase, and of `all`: sums, and the largest memory."""
     found: dict[str, dict[str, Any]] = {}
     for name in MEASURED:
         for phase in PHASES:
-            values = [getattr(one.costs[phase], name) for one in measurements]
-            fits = extrapolate([one.words for one in measurements], values, size)
+            values = [one["costs"][phase][name] for one in measurements]
+            fits = extrapolate([one["words"] for one in measurements], values, size)
             found.setdefault(phase, {})[name] = fits
         together = max if name == "peak_mib" else sum
         found.setdefault("all", {})[name] = {
@@ -218,12 +203,12 @@ def run(args: argparse.Namespace) -> None:
             f"`--pairs` must be at most the {pairs} pairs of {args.source}, but has {sizes[-1]}."
         )
 
-    def measure_all() -> dict[int, Size]:
+    def measure_all() -> dict[int, dict[str, Any]]:
         found = {}
         for size in sizes:
             found[size] = measure_size(texts, languages, size, merges)
-            costs = found[size].costs.items()
-            shown = ", ".join(f"{phase} {cost.cpu_seconds:.1f} s" for phase, cost in costs)
+            costs = found[size]["costs"].items()
+            shown = ", ".join(f"{phase} {cost['cpu_seconds']:.1f} s" for phase, cost in costs)
             print(f"{size:,} pairs, CPU: {shown}", flush=True)
         return found
 
@@ -234,7 +219,7 @@ def run(args: argparse.Namespace) -> None:
         "benchmark": "preparation_curve",
         "settings": {"merges": merges, "workers": 1, "languages": languages},
         "text": {p.name: sha256(p) for paths in texts.values() for p in paths},
-        "measured": {pairs: asdict(size) for pairs, size in by_size.items()},
+        "measured": by_size,
         "extrapolated": {"pairs": WMT14_PAIRS, "words": WMT14_WORDS, **found},
         **about,
     }

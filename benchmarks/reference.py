@@ -8,7 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.contenders import CONTENDERS, Attend, draw, explicit_softmax, forward_backward
+from benchmarks.contenders import (
+    CONTENDERS,
+    Attend,
+    draw,
+    draw_raw,
+    explicit_softmax,
+    forward_backward,
+)
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.attention.base import Attention
 from fairseq_plugins.attention.normalizers import EPSILON
@@ -70,9 +77,9 @@ def check_attention(
 ) -> None:
     """Check an attention module and its gradients with encodings; raise Mismatch."""
     for name in encodings:
-        attention = _build(attention_type, name, heads, dim, causal, device)
+        attention = build(attention_type, name, heads, dim, device, causal=causal)
         for length in lengths:
-            tensors = _random((2, heads, length, dim), device, dtype)
+            tensors = draw_raw((2, heads, length, dim), device, dtype)
             positions = torch.arange(length, device=device).unsqueeze(0)
             right = forward_backward(
                 _reference(attention, positions, causal, dtype), [t.double() for t in tensors]
@@ -85,8 +92,8 @@ def check_attention(
 def check_decoding(attention_type: str, *, device: torch.device, dtype: torch.dtype) -> None:
     """Check decoding token by token after a prompt, with RoPE; raise Mismatch."""
     heads, dim, prompt, length = 4, 32, 70, 80
-    attention = _build(attention_type, "rope", heads, dim, True, device)
-    q, k, v, _ = tensors = _random((2, heads, length, dim), device, dtype)
+    attention = build(attention_type, "rope", heads, dim, device)
+    q, k, v, _ = tensors = draw_raw((2, heads, length, dim), device, dtype)
     positions = torch.arange(length, device=device).unsqueeze(0)
     right = _reference(attention, positions, True, dtype)(*(t.double() for t in tensors[:3]))
     outputs, state = [], None
@@ -99,16 +106,14 @@ def check_decoding(attention_type: str, *, device: torch.device, dtype: torch.dt
     compare(what, ["the output"], [torch.cat(outputs, 2)], [right])
 
 
-def _build(
-    attention_type: str, name: str, heads: int, dim: int, causal: bool, device: torch.device
+def build(
+    attention_type: str, name: str, heads: int, dim: int, device: torch.device, **more: Any
 ) -> Attention:
-    sizes: dict[str, Any] = {"num_heads": heads, "head_dim": dim, "causal": causal}
-    encoding = None if name == "none" else build_encoding(name, **sizes)
-    return build_attention(attention_type, encoding, **sizes).to(device)
-
-
-def _random(shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> list[Tensor]:
-    return [torch.randn(shape, device=device).to(dtype) for _ in range(4)]
+    """Build an attention module with an encoding, causal unless ``more`` says otherwise."""
+    causal = more.setdefault("causal", True)
+    sizes: dict[str, Any] = {"num_heads": heads, "head_dim": dim}
+    encoding = None if name == "none" else build_encoding(name, **sizes, **more)
+    return build_attention(attention_type, encoding, causal=causal, **sizes).to(device)
 
 
 def attend_at(attention: Attention, positions: Tensor) -> Attend:

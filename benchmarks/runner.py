@@ -7,14 +7,24 @@ against formulas in float64, which raises ``Mismatch`` before anything is timed,
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
 from benchmarks.context import BOTH, Context, Settings
 from benchmarks.limits import Work, count_work, rates, with_peaks
 from benchmarks.memory import peak_bytes
-from benchmarks.record import Found, short
-from benchmarks.timing import Pace, interleave
+from benchmarks.record import (
+    Found,
+    Result,
+    circumstances,
+    is_current,
+    measured,
+    read_json,
+    short,
+)
+from benchmarks.timing import Pace, interleave, quick_collections
+from fairseq_plugins.common.files import write_json
 
 Call = Callable[[], object]
 Measure = Callable[[Settings, Context], Found]
@@ -157,3 +167,35 @@ def _add_memory(case: Case, found: Found, context: Context) -> None:
         context.say(f"  {key}: {found.ratios[key]:.3f}")
     if context.device.type == "cuda":
         torch.cuda.empty_cache()
+
+
+def is_done(path: Path, keys: Sequence[str], settings: Settings, context: Context) -> bool:
+    """Return whether a JSON has these settings, and present sources, versions and hardware."""
+    before = None if context.force else read_json(path, keys)
+    expected = {**settings, **circumstances(context.gpus)}
+    return before is not None and is_current(before, expected)
+
+
+def measure_once(
+    path: Path,
+    keys: Sequence[str],
+    settings: Settings,
+    work: Callable[[], Result],
+    context: Context,
+) -> Result | None:
+    """Measure and write a JSON, unless it is current; return what is new.
+
+    Args:
+        path: the JSON.
+        keys: its keys, in order.
+        settings: as in ``is_done``.
+        work: measures; what it returns has `keys` but for the command and the provenance.
+        context: the run.
+    """
+    if is_done(path, keys, settings, context):
+        return None
+    with quick_collections():
+        found, about = measured(work, context.command, context.gpus)
+    result = {**found, **about}
+    write_json(path, {key: result[key] for key in keys})
+    return result

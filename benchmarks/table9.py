@@ -82,7 +82,6 @@ def run(parser: Parser, args: argparse.Namespace) -> int:
     from benchmarks.catalog import BENCHMARKS
     from benchmarks.reference import Mismatch
     from benchmarks.table9_cells import default_rows, measure_table
-    from benchmarks.timing import quick_collections
     from fairseq_plugins.runner.slurm_queue import requeue
 
     rows = args.rows or default_rows()
@@ -102,7 +101,7 @@ def run(parser: Parser, args: argparse.Namespace) -> int:
         return 0
     measured: list[str] = []
     try:
-        with _out_of_time(), quick_collections():
+        with _out_of_time():
             measure_table(settings, context, rows, args.attention, measured.append)
     except Mismatch as error:
         print(f"refused, nothing was timed: {error}", file=sys.stderr)
@@ -137,13 +136,15 @@ def dry_run(
     settings: Settings, context: Context, rows: Sequence[str], attentions: Sequence[str]
 ) -> None:
     """Print the settings and the cells that would be measured."""
-    from benchmarks.table9_cells import cell_path, is_done
+    from benchmarks.record import CELL_KEYS
+    from benchmarks.runner import is_done
+    from benchmarks.table9_cells import cell_path
 
     context.say(f"settings: {', '.join(f'{key}={value}' for key, value in settings.items())}")
     for row in rows:
         for attention in attentions:
-            done = is_done(settings, context, row, attention)
             path = cell_path(context, row, attention)
+            done = is_done(path, CELL_KEYS, {"config": settings}, context)
             context.say(f"{path}: {'done' if done else 'to be measured'}")
 
 

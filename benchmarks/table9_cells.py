@@ -8,17 +8,15 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from benchmarks.context import Context, Settings
 from benchmarks.limits import join_peaks
 from benchmarks.models import masked_language_model_step
-from benchmarks.record import CELL_KEYS, Found, circumstances, is_current, measured, read_json
+from benchmarks.record import CELL_KEYS, Found, Result
 from benchmarks.reference import check_attention
-from benchmarks.runner import Case, by_cases
+from benchmarks.runner import Case, by_cases, measure_once
 from benchmarks.table9_page import read_cells, write_page
 from benchmarks.targets import ROWS
-from fairseq_plugins.common.files import write_json
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError
 from fairseq_plugins.papers.tables import ATTENTIONS
 
@@ -58,7 +56,7 @@ def measure_table(
     attentions: Sequence[str],
     on_cell: Callable[[str], object] = lambda name: None,
 ) -> None:
-    """Measure the cells that are not done, and render the page after each.
+    """Measure the cells that are not done, and render the page even if it is interrupted.
 
     on_cell: called with the name of each new cell.
 
@@ -68,33 +66,26 @@ def measure_table(
     for attention in attentions:
         check_attention(attention, causal=False, device=context.device, dtype=context.dtype)
     cells = [(row, attention) for row in rows for attention in attentions]
-    for number, (row, attention) in enumerate(cells, 1):
-        label = f"  [{number}/{len(cells)}] {row}, {attention}"
-        if is_done(settings, context, row, attention):
-            context.say(f"{label}: done before")
-            continue
-        work = functools.partial(measure_cell, settings, context, row, attention)
-        try:
-            cell, about = measured(work, context.command, context.gpus)
-        except IncompatibleEncodingError as error:
-            context.say(f"{label}: - ({str(error).partition(':')[0]})")
-            continue
-        whole = {**cell, **about}
-        write_json(cell_path(context, row, attention), {key: whole[key] for key in CELL_KEYS})
+    try:
+        for number, (row, attention) in enumerate(cells, 1):
+            label = f"  [{number}/{len(cells)}] {row}, {attention}"
+            work = functools.partial(measure_cell, settings, context, row, attention)
+            path = cell_path(context, row, attention)
+            try:
+                cell = measure_once(path, CELL_KEYS, {"config": settings}, work, context)
+            except IncompatibleEncodingError as error:
+                context.say(f"{label}: - ({str(error).partition(':')[0]})")
+                continue
+            if cell is None:
+                context.say(f"{label}: done before")
+                continue
+            on_cell(f"{row}, {attention}")
+            context.say(f"{label}: {cell['metrics']['relative_speed']:.3f}")
+    finally:
         write_page(context.table9)
-        on_cell(f"{row}, {attention}")
-        context.say(f"{label}: {cell['metrics']['relative_speed']:.3f}")
-    write_page(context.table9)
 
 
-def is_done(settings: Settings, context: Context, row: str, attention: str) -> bool:
-    """Return whether a cell has these settings, and present sources, versions and hardware."""
-    cell = None if context.force else read_json(cell_path(context, row, attention), CELL_KEYS)
-    expected = {"config": settings, **circumstances(context.gpus)}
-    return cell is not None and is_current(cell, expected)
-
-
-def measure_cell(settings: Settings, context: Context, row: str, attention: str) -> dict[str, Any]:
+def measure_cell(settings: Settings, context: Context, row: str, attention: str) -> Result:
     """Measure a cell of the table, without provenance.
 
     Raises:
