@@ -1,17 +1,22 @@
 """`python -m benchmarks`, which `make bench` and `make bench-gpu` call."""
 
-import argparse
 import logging
 import sys
+import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
 
-from benchmarks.options import add_options
+from benchmarks.context import Context, add_options, check_device, context_of
+from benchmarks.record import KEYS, Result, load_average, read_json
 from fairseq_plugins.common.cpu import prepare_cpu
+from fairseq_plugins.common.extras import is_installed
+from fairseq_plugins.common.files import write_text
 from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
 
 
-def get_parser() -> argparse.ArgumentParser:
+def get_parser() -> Parser:
     """Build the parser of the command line."""
     parser = Parser(
         prog="python -m benchmarks",
@@ -32,12 +37,84 @@ def get_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None, prepare: Callable[[], None] = lambda: None) -> int:
     """Run the command and return its exit status; `prepare` is called before measuring."""
     parser = get_parser()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    args = parser.parse_args(given)
+    args = parser.parse_args(arguments)
     prepare()
-    from benchmarks import session  # slow to import; --help stays fast
+    import torch  # slow to import, as all below; --help stays fast
 
-    return session.run(parser, args, given)
+    from benchmarks.catalog import BENCHMARKS, check_names
+
+    if args.list:
+        print("\n".join(f"{name:13} {b.summary}" for name, b in BENCHMARKS.items()))
+        return 0
+    try:
+        names = check_names(args.only, args.device)
+        check_device(args.device)
+    except ValueError as error:
+        parser.error(str(error))
+    torch.set_num_threads(1)
+    context = context_of(args, ("python", "-m", "benchmarks", *args.command_line))
+    if load_average() > 0.5:
+        context.say(f"the machine is busy, load average {load_average()}: ratios will scatter")
+    failures = {}
+    try:
+        for number, name in enumerate(names, 1):
+            context.say(f"[{number}/{len(names)}] {name}: {BENCHMARKS[name].summary}")
+            if failure := measure(name, context, args.quick):
+                failures[name] = failure
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        context.say(f"written: {write_page(context)}")
+    for name, failure in failures.items():
+        print(f"{name}: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def measure(name: str, context: Context, quick: bool) -> str | None:
+    """Run a benchmark unless its result is current; return the reason of a failure, or None."""
+    import torch
+
+    from benchmarks.catalog import BENCHMARKS
+    from benchmarks.reference import Mismatch
+    from benchmarks.runner import measure_once
+
+    benchmark = BENCHMARKS[name]
+    settings = benchmark.settings(context.name, quick)
+
+    def work() -> Result:
+        torch.manual_seed(0)
+        found = asdict(benchmark.measure(settings, context))
+        return {"benchmark": name, "device": context.name, "settings": settings, "found": found}
+
+    path = context.results / context.name / f"{name}.json"
+    try:
+        if measure_once(path, KEYS, {"settings": settings}, work, context) is None:
+            context.say("  done before")
+    except Mismatch as error:
+        return f"refused, nothing was timed: {error}"
+    except Exception as error:  # the other benchmarks go on
+        traceback.print_exc()
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def write_page(context: Context) -> Path:
+    """Render the page and the figure from all results."""
+    from benchmarks.catalog import BENCHMARKS
+    from benchmarks.page import draw_lengths, render
+
+    folder = context.results / context.name
+    read = ((name, read_json(folder / f"{name}.json", KEYS)) for name in BENCHMARKS)
+    results = {name: result for name, result in read if result is not None}
+    if "figure" in results:
+        if is_installed("matplotlib"):
+            draw_lengths(results["figure"], context.results / f"{context.name}-lengths.png")
+        else:
+            context.say("  the figure is not drawn: matplotlib is not installed")
+    page = context.results / f"{context.name}.md"
+    summaries = {name: benchmark.summary for name, benchmark in BENCHMARKS.items()}
+    write_text(page, render(context.name, results, summaries))
+    return page
 
 
 if __name__ == "__main__":

@@ -1,93 +1,137 @@
-"""The benchmarks by name."""
+"""The benchmarks by name, with their sizes."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from benchmarks.bias import bias_settings, run_bias
-from benchmarks.context import Context, Settings
-from benchmarks.cross_entropy import cross_entropy_settings, run_cross_entropy
-from benchmarks.decoding import decoding_settings, run_decoding
-from benchmarks.kernels import (
-    OURS,
-    causal_settings,
-    figure_settings,
-    memory_settings,
-    run_causal,
-    run_figure,
-    run_memory,
-    run_scaling,
-    scaling_settings,
-)
-from benchmarks.language_model import language_model_settings, run_language_model
-from benchmarks.limits import between_peaks
-from benchmarks.preparation import preparation_settings, run_preparation
-from benchmarks.record import Found
-from benchmarks.table9_cells import run_table9, table9_settings
-from benchmarks.targets import BOTH
-from fairseq_plugins.common.suggestions import did_you_mean
+from benchmarks.bias import biases
+from benchmarks.context import select
+from benchmarks.cross_entropy import losses
+from benchmarks.decoding import decoding
+from benchmarks.kernels import OURS, causal, figure, memory, scaling
+from benchmarks.models import language_model
+from benchmarks.preparation import preparation, versions
+from benchmarks.runner import Benchmark, by_cases
+from benchmarks.table9_cells import table9
+from benchmarks.timing import Pace
 
-
-@dataclass(frozen=True)
-class Benchmark:
-    """A benchmark: its settings for (device, quick), its function, and its devices."""
-
-    summary: str
-    settings: Callable[[str, bool], Settings]
-    run: Callable[[Settings, Context], Found]
-    devices: tuple[str, ...] = BOTH
-
+# A sequence of 8 heads on a CPU, 8 sequences of 16 on a GPU.
+_ATTENTION = {"batch": 1, "heads": 8, "head_dim": 64, "dtype": "float32"}
+_ON_GPU = {"batch": 8, "heads": 16, "dtype": "bfloat16"}
+_QUICK = {"heads": 2, "head_dim": 16}
+_MODEL = {"layers": 4, "width": 512, "heads": 8, "ffn": 2048, "dictionary": 1000}
+_MODEL_ON_GPU = {"dtype": "bfloat16 (autocast)"}
+_QUICK_MODEL = {"layers": 1, "width": 32, "heads": 2, "ffn": 64, "dictionary": 50}
+_BIASES = ["alibi", "t5", "kerple_log", "kerple_power", "sandwich", "scalar", "fire"]
+_BIASES += ["tupe", "tupe_relative"]
 
 BENCHMARKS: dict[str, Benchmark] = {
     "causal": Benchmark(
         "causal linear attention against other forms and peers, forward and backward",
-        causal_settings,
-        between_peaks(run_causal, shares=OURS),
+        by_cases(causal, shares=OURS),
+        Pace(8.0, 5, 200),
+        _ATTENTION
+        | {
+            "lengths": [512, 2048, 8192],
+            "contenders": dict.fromkeys((*OURS, "softmax", "recurrent", "recurrent_native"), 3)
+            | {"fast_transformers": 3, "flash_linear_attention": 3, "masked": 2, "outer": 1},
+        },
+        gpu=_ON_GPU
+        | {
+            "lengths": [2048, 4096, 8192],
+            "contenders": dict.fromkeys((*OURS, "flash", "flash_linear_attention"), 3),
+        },
+        quick=_QUICK | {"lengths": [64, 128]},
+        minutes=4.0,
     ),
     "scaling": Benchmark(
         "causal linear attention at a length four times as long",
-        scaling_settings,
-        between_peaks(run_scaling),
+        by_cases(scaling),
+        Pace(8.0, 5, 200),
+        _ATTENTION | {"lengths": [2048, 8192]},
+        gpu=_ON_GPU,
+        quick=_QUICK | {"lengths": [128, 512]},
+        minutes=2.0,
     ),
     "memory": Benchmark(
         "extra peak memory, in tensors of q's size [B,H,N,d], and its growth",
-        memory_settings,
-        between_peaks(run_memory),
+        by_cases(memory),
+        Pace(8.0, 5, 200),
+        # Softmax at the longest takes minutes.
+        _ATTENTION
+        | {
+            "lengths": [2048, 8192, 32768],
+            "contenders": dict.fromkeys(OURS, 3) | {"softmax": 2},
+        },
+        gpu=_ON_GPU,
+        quick=_QUICK | {"lengths": [64, 256]},
+        minutes=1.5,
     ),
     "bias": Benchmark(
         "softmax attention with each additive bias against attention without one",
-        bias_settings,
-        between_peaks(run_bias),
+        by_cases(biases),
+        Pace(8.0, 5, 100),
+        _ATTENTION | {"encodings": _BIASES, "length": 512, "memory_lengths": [512, 1024]},
+        gpu=_ON_GPU | {"batch": 4, "length": 4096, "memory_lengths": [4096, 8192]},
+        quick=_QUICK | {"encodings": _BIASES[:2], "length": 64, "memory_lengths": [64, 128]},
     ),
     "decoding": Benchmark(
         "a decoding step after a long context and a short one",
-        decoding_settings,
-        between_peaks(run_decoding),
+        by_cases(decoding),
+        Pace(8.0, 10, 200),
+        _ATTENTION | {"position_encoding": "rope", "contexts": [128, 8192], "steps": 32},
+        gpu={"dtype": "bfloat16"},
+        quick=_QUICK | {"contexts": [16, 64], "steps": 2},
+        minutes=1.5,
     ),
     "lm_step": Benchmark(
         "a language model's whole training step against fairseq's transformer_lm",
-        language_model_settings,
-        between_peaks(run_language_model),
+        by_cases(language_model),
+        Pace(30.0, 5, 30),
+        _MODEL | {"batch": 1, "lengths": [512, 2048], "dtype": "float32"},
+        gpu=_MODEL_ON_GPU | {"layers": 6, "batch": 16},
+        quick=_QUICK_MODEL | {"lengths": [16, 32]},
+        minutes=3.0,
     ),
     "cross_entropy": Benchmark(
         "the output layer's loss without logits against the way through them",
-        cross_entropy_settings,
-        between_peaks(run_cross_entropy),
+        by_cases(losses),
+        Pace(60.0, 3, 20),
+        # Of WikiText-103, of RoBERTa, and a small one.
+        {"width": 512, "tokens": 2048, "vocabularies": [267744, 50265, 8000], "dtype": "float32"},
+        gpu={"dtype": "bfloat16"},
+        quick={"width": 16, "tokens": 150, "vocabularies": [600, 50]},
+        minutes=4.0,
     ),
     "table9": Benchmark(
         "speed of the bidirectional encoder's step against Base (LRPE, Table 9)",
-        table9_settings,
-        run_table9,
+        table9,
+        Pace(18.0, 7, 100),
+        _MODEL | {"batch": 2, "length": 512, "dtype": "float32"},
+        gpu=_MODEL_ON_GPU | {"layers": 12, "width": 768, "heads": 12, "ffn": 3072, "batch": 32},
+        quick=_QUICK_MODEL | {"batch": 2, "length": 16},
+        minutes=12.0,
     ),
     "figure": Benchmark(
         "time and memory of causal attentions against the length",
-        figure_settings,
-        between_peaks(run_figure),
+        by_cases(figure),
+        Pace(3.0, 3, 100),
+        # A single head, so that softmax at the longest takes seconds.
+        _ATTENTION
+        | {
+            "heads": 1,
+            "lengths": [512 * 2**i for i in range(7)],
+            "contenders": dict.fromkeys((*OURS, "softmax"), 7) | {"masked": 4},
+        },
+        gpu={"heads": 8, "dtype": "bfloat16"},
+        quick={"head_dim": 16, "lengths": [64, 128]},
+        minutes=4.0,
     ),
     "preparation": Benchmark(
         "tokenising, learning merges and applying them against the libraries for it",
-        preparation_settings,
-        run_preparation,
-        devices=("cpu",),
+        by_cases(preparation),
+        Pace(40.0, 3, 7),
+        {"lines": 20_000, "words": 40_000, "merges": 10_000, "seed": 1},
+        quick={"lines": 50, "words": 200, "merges": 50},
+        more=versions,
     ),
 }
 
@@ -98,16 +142,11 @@ def check_names(names: Sequence[str] | None, device: str) -> list[str]:
     Raises:
         ValueError: an unknown name, with a suggestion, or a benchmark of another device.
     """
-    if names is None:
-        return [name for name, benchmark in BENCHMARKS.items() if device in benchmark.devices]
-    for name in names:
-        if name not in BENCHMARKS:
-            hint = did_you_mean(name, BENCHMARKS)
-            raise ValueError(
-                f"`--only` must be among {', '.join(BENCHMARKS)}, but has {name!r}.{hint}"
-            )
-        if device not in BENCHMARKS[name].devices:
-            raise ValueError(
-                f"`--only` must be among the benchmarks of `--device {device}`, but has {name!r}."
-            )
-    return [name for name in BENCHMARKS if name in names]
+    chosen = select(names, BENCHMARKS)
+    elsewhere = [name for name in chosen if device not in BENCHMARKS[name].devices]
+    if names and elsewhere:
+        raise ValueError(
+            f"`--only` must be among the benchmarks of `--device {device}`, but has "
+            f"{elsewhere[0]!r}."
+        )
+    return [name for name in chosen if name not in elsewhere]

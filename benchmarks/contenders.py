@@ -5,9 +5,10 @@ Shapes: B batch, H heads, T tokens, D head_dim. All are causal and take q, k, v 
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -87,11 +88,15 @@ def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
-def explicit_softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Apply the formula of softmax attention."""
-    logits = q @ k.mT * q.size(-1) ** -0.5
-    future = torch.ones(logits.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
-    return logits.masked_fill(future, float("-inf")).softmax(-1) @ v
+def explicit_softmax(
+    q: Tensor, k: Tensor, v: Tensor, *, bias: Tensor | float = 0.0, causal: bool = True
+) -> Tensor:
+    """Apply the formula of softmax attention, with a bias (B or 1, H, T, T) on the logits."""
+    logits = q @ k.mT * q.size(-1) ** -0.5 + bias
+    if causal:
+        future = torch.ones(logits.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+        logits = logits.masked_fill(future, float("-inf"))
+    return logits.softmax(-1) @ v
 
 
 def _recurrent(*flags: str) -> Attend:
@@ -209,18 +214,22 @@ CONTENDERS: dict[str, Contender] = {
 }
 
 
+def draw_raw(shape: Shape, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
+    """Draw q, k, v and a gradient of the output, (B, H, T, D) each."""
+    return [torch.randn(shape, device=device).to(dtype) for _ in range(4)]
+
+
 def draw(
     contender: Contender, shape: Shape, device: torch.device, dtype: torch.dtype
 ) -> list[Tensor]:
     """Draw q, k and v (B, H, T, D) for a contender, and a gradient of its output."""
-    q, k, v, gradient = (torch.randn(shape, device=device) for _ in range(4))
+    q, k, v, gradient = draw_raw(shape, device, torch.float32)
     if contender.features != "raw":
         q, k = elu_plus_one(q), elu_plus_one(k)
     if contender.features == "encoded":
         _, heads, length, dim = shape
-        rope = build_encoding(
-            "rope", num_heads=heads, head_dim=dim, max_positions=length, causal=True
-        ).to(device)
+        sizes: dict[str, Any] = {"num_heads": heads, "head_dim": dim, "max_positions": length}
+        rope = build_encoding("rope", causal=True, **sizes).to(device)
         positions = torch.arange(length, device=device).unsqueeze(0)
         q, k = rope.transform_query(q, positions), rope.transform_key(k, positions)
     tensors = [t.detach().to(dtype) for t in (q, k, v, gradient)]
@@ -229,13 +238,15 @@ def draw(
     return tensors
 
 
-def forward_backward(attend: Attend, tensors: list[Tensor]) -> Callable[[], tuple[Tensor, ...]]:
-    """Make a function that computes the output and the gradients of q, k and v."""
+def forward_backward(
+    attend: Attend, tensors: list[Tensor], learned: Sequence[Tensor] = ()
+) -> Callable[[], tuple[Tensor, ...]]:
+    """Make a function that computes the output and the gradients of q, k, v and parameters."""
     *inputs, gradient = tensors
     leaves = [t.clone().requires_grad_() for t in inputs]
 
     def run() -> tuple[Tensor, ...]:
         output = attend(*leaves)
-        return output, *torch.autograd.grad(output, leaves, gradient)
+        return output, *torch.autograd.grad(output, [*leaves, *learned], gradient)
 
     return run

@@ -1,18 +1,20 @@
-"""Device and folders of a benchmark run."""
+"""Device and folders of a benchmark run, and the options that choose them."""
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.record import ROOT
 from fairseq_plugins.common import provenance
+from fairseq_plugins.common.suggestions import did_you_mean
 
 if TYPE_CHECKING:  # slow to import; --help stays fast
     import torch
 
+BOTH = ("cpu", "gpu")
 Settings = dict[str, Any]  # recorded in the JSON
 
 
@@ -86,13 +88,69 @@ def context_of(args: argparse.Namespace, command: Sequence[str]) -> Context:
     return Context(args.device, output, tuple(command), args.machine, apart, args.force)
 
 
-def device_problem(name: str) -> str | None:
-    """Return why a device cannot be used, or None."""
+def check_device(name: str) -> None:
+    """Raise ValueError for a device that cannot be used."""
     import torch
 
     if name == "gpu" and not torch.cuda.is_available():
-        return (
+        raise ValueError(
             "`--device gpu` needs a GPU, but torch finds none here "
             "(torch.cuda.is_available() is False); `make bench` measures the CPU."
         )
-    return None
+
+
+def select(names: Sequence[str] | None, known: Iterable[str]) -> list[str]:
+    """Select the names that `--only` gives, in the order of the known ones; all by default.
+
+    Raises:
+        ValueError: an unknown name; the message suggests a similar one.
+    """
+    known = [*known]
+    for name in names or ():
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise ValueError(f"`--only` must be among {', '.join(known)}, but has {name!r}.{hint}")
+    return [name for name in known if names is None or name in names]
+
+
+def add_options(parser: argparse.ArgumentParser, quick: str) -> None:
+    """Add the options of device, machine and output; ``quick`` is the help of `--quick`."""
+    add = parser.add_argument
+    add("--device", choices=BOTH, default="cpu", help="(default: cpu, one thread)")
+    add("--quick", action="store_true", help=quick)
+    add("--force", action="store_true", help="measure again what is done")
+    text = "folder in place of the repository (default with --quick: outputs/benchmarks)"
+    add("--output", type=Path, metavar="DIR", help=text)
+    add_machine(parser)
+
+
+def add_machine(parser: argparse.ArgumentParser) -> None:
+    """Add the option of the machine."""
+    parser.add_argument(
+        "--machine",
+        type=folder_name("--machine"),
+        metavar="NAME",
+        help="keep the results in benchmarks/results/NAME, those of Table 9 too (default: the name "
+        "of the processor, and Table 9 in results/table9)",
+    )
+
+
+def add_folders(parser: argparse.ArgumentParser) -> None:
+    """Add the options of machine and output of a program that measures one thing."""
+    add_machine(parser)
+    text = "folder in place of the repository"
+    parser.add_argument("--output", type=Path, default=ROOT, metavar="DIR", help=text)
+
+
+def folder_name(option: str) -> Callable[[str], str]:
+    """Make an argparse type for a word that can name a folder."""
+
+    def parse(word: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", word):
+            raise argparse.ArgumentTypeError(
+                f"`{option}` must be letters, digits, dots, hyphens and underscores, but is "
+                f"{word!r}."
+            )
+        return word
+
+    return parse

@@ -13,7 +13,6 @@ The row is `spe_conv`, whose training step needs most memory: 205 MiB of tensors
 
 import argparse
 import functools
-import logging
 import re
 import shutil
 import sys
@@ -22,14 +21,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.context import Context
-from benchmarks.options import add_machine
+from benchmarks.context import Context, add_folders
 from benchmarks.record import ROOT, measured
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.errors import WorkError
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.files import write_json
-from fairseq_plugins.common.option_types import number
-from fairseq_plugins.common.option_types import words as parse_words
-from fairseq_plugins.common.provenance import without_absolute_paths
+from fairseq_plugins.common.option_types import number, words
+from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import FOLDER_VARIABLES, configs_folder, root_folder
 
 if TYPE_CHECKING:  # slow to import; --help stays fast
@@ -92,7 +90,7 @@ def measure(job: Sequence[str], most: int) -> dict[str, int]:
     """Measure the peak memory of a job's command in MiB, and count the samples.
 
     Raises:
-        RuntimeError: the job failed; the message has the end of its log.
+        WorkError: the job failed; the message has the end of its log.
     """
     from benchmarks.processes import PeakOfChildren
     from fairseq_plugins.runner.launcher import ProcessLauncher
@@ -111,13 +109,13 @@ def measure(job: Sequence[str], most: int) -> dict[str, int]:
             status = launch(job, log, lambda lines: None)
         if status:
             tail = log.read_text(errors="replace")[-3000:]
-            raise RuntimeError(f"the job ended with status {status}:\n{tail}")
+            raise WorkError(f"the job ended with status {status}:\n{tail}")
     return {"peak_mib": round(peak.bytes / _MIB), "looks": peak.looks}
 
 
-def get_parser() -> argparse.ArgumentParser:
+def get_parser() -> Parser:
     """Build the parser of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.job_memory",
         description="Measure the peak memory of a job of each family of runs on a CPU, training "
         "and evaluation, and write benchmarks/results/<machine>/cpu/job_memory/. Needs the scale's "
@@ -125,26 +123,22 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--scale", choices=SCALES, default="mini", help="(default: mini)")
-    text = f"families (default: {','.join(MEASURED)})"
-    add(
-        "--only",
-        type=parse_words("--only", [*MEASURED]),
-        default=[*MEASURED],
-        metavar="A,B",
-        help=text,
-    )
+    families, text = [*MEASURED], f"families (default: {','.join(MEASURED)})"
+    kind = words("--only", families)
+    add("--only", type=kind, default=families, metavar="A,B", help=text)
     text = "most updates of each training (default: 20)"
     add("--updates", type=number("--updates", 1), default=20, metavar="N", help=text)
-    add_machine(parser, ROOT)
+    add_folders(parser)
     return parser
 
 
-def run(args: argparse.Namespace, command: Sequence[str]) -> None:
+def run(args: argparse.Namespace) -> None:
     """Measure each family and write its JSON.
 
     Raises:
         ValueError: the data of a family is missing.
         OSError: the system is not Linux.
+        WorkError: a job failed.
     """
     from fairseq_plugins.runner.slurm_job import jobs_of_run
 
@@ -152,11 +146,12 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> None:
         raise OSError("memory is read from /proc/PID/smaps_rollup, which this system lacks")
     planned = {family: plan(family, args.scale) for family in args.only}
     folder = Context("cpu", args.output, machine=args.machine).results / "cpu" / "job_memory"
+    given = ["python", "-m", "benchmarks.job_memory", *args.command_line]
     for family, one in planned.items():
         (job,) = jobs_of_run(one, force=False)
         # Outside a job, the command also makes what an earlier job would have made.
-        words = [word for word in job.words if word != "--srun"]
-        found, about = measured(functools.partial(measure, words, args.updates))
+        own = [word for word in job.words if word != "--srun"]
+        found, about = measured(functools.partial(measure, own, args.updates), given)
         result = {
             "benchmark": "job_memory",
             "device": "cpu",
@@ -164,26 +159,14 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> None:
             "scale": args.scale,
             "settings": {"row": ROW, "attention": ATTENTION, "updates": args.updates},
             "found": found,
-            "job": words,
-            "command": without_absolute_paths(list(command)),
+            "job": own,
             **about,
         }
         write_json(folder / f"{family}-{args.scale}.json", result)
         print(f"{family}, {args.scale}: {found['peak_mib']:,} MiB", flush=True)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    args = get_parser().parse_args(given)
-    command = ["python", "-m", "benchmarks.job_memory", *given]
-    try:
-        return exit_status("job_memory", lambda: run(args, command))
-    except RuntimeError as error:
-        print(f"job_memory: error: {error}", file=sys.stderr)
-        return 1
-
+main = command(get_parser, run, quiet=True)
 
 if __name__ == "__main__":
-    logging.disable(logging.INFO)  # of libraries
     sys.exit(main())

@@ -1,17 +1,13 @@
 """Time and memory of causal attentions, relative to each other and by length."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
-import torch
-
-from benchmarks.contenders import CONTENDERS, Attend, Shape, Unavailable, draw, forward_backward
+from benchmarks.contenders import CONTENDERS, Attend, Unavailable, draw, forward_backward
 from benchmarks.context import Context, Settings
-from benchmarks.limits import Work, count_work, peak_settings
-from benchmarks.memory import peak_bytes
 from benchmarks.record import Found
 from benchmarks.reference import check_contender
-from benchmarks.timing import Pace, Samples, interleave
+from benchmarks.runner import Call, Case
 
 OURS = ("linear", "linear_encoded")
 
@@ -29,14 +25,8 @@ def available(
         contender = CONTENDERS[name]
         try:
             attend = contender.build()
-            check_contender(
-                name,
-                attend,
-                heads=settings["heads"],
-                dim=settings["head_dim"],
-                device=context.device,
-                dtype=context.dtype,
-            )
+            sizes = {"heads": settings["heads"], "dim": settings["head_dim"]}
+            check_contender(name, attend, device=context.device, dtype=context.dtype, **sizes)
         except Unavailable as error:
             found.skipped[name] = str(error)
         except Exception as error:  # another project may raise anything
@@ -50,174 +40,77 @@ def available(
     return result
 
 
-def _passes(
-    functions: Mapping[str, Attend],
-    names: Sequence[str],
-    length: int,
-    settings: Settings,
-    context: Context,
-) -> dict[str, Any]:
-    shape = _shape(length, settings)
-    return {
-        name: forward_backward(
-            functions[name], draw(CONTENDERS[name], shape, context.device, context.dtype)
-        )
-        for name in names
-        if name in functions
-    }
+def causal(settings: Settings, context: Context, found: Found) -> Iterator[Case]:
+    """Forward and backward of every contender at every length; ratios of ours to others."""
+    functions = available(list(settings["contenders"]), settings, context, found)
+    for length, names in _by_length(settings, functions):
+        others = [name for name in names if name not in OURS]
+        pairs = [(f"{ours}/{other}@{length}", ours, other) for ours in OURS for other in others]
+        ratios = {key: (f"{a}@{length}", f"{b}@{length}") for key, a, b in pairs}
+        yield _turns([(name, length) for name in names], functions, settings, context, ratios)
 
 
-def _each_length(
-    settings: Settings, context: Context, found: Found
-) -> Iterator[tuple[int, dict[str, Any], Samples]]:
-    """Time the contenders at each length, and add medians and work to `found`."""
-    wanted: dict[str, list[int]] = settings["contenders"]
-    functions = available(list(wanted), settings, context, found)
-    for length in sorted({n for lengths in wanted.values() for n in lengths}):
-        names = [name for name in wanted if length in wanted[name]]
-        passes = _passes(functions, names, length, settings, context)
-        samples = interleave(passes, Pace(**settings["pace"]), context.device)
-        found.add(samples, f"@{length}")
-        for name, run in passes.items():
-            found.work[f"{name}@{length}"] = _work(name, run, length, settings)
-        yield length, passes, samples
+def figure(settings: Settings, context: Context, found: Found) -> Iterator[Case]:
+    """Time and peak memory of forward and backward at each length."""
+    functions = available(list(settings["contenders"]), settings, context, found)
+    for length, names in _by_length(settings, functions):
+        case = _turns([(name, length) for name in names], functions, settings, context, {})
+        yield Case(case.runs, memory={f"bytes {key}": run for key, run in case.runs.items()})
 
 
-def _shape(length: int, settings: Settings) -> Shape:
-    return settings["batch"], settings["heads"], length, settings["head_dim"]
-
-
-def _work(name: str, run: Callable[[], object], length: int, settings: Settings) -> Work:
-    """Count the work of a forward and backward pass."""
-    formula = CONTENDERS[name].work
-    return formula(_shape(length, settings)) if formula else count_work(run)
-
-
-def causal_settings(device: str, quick: bool) -> Settings:
-    """Choose the lengths of each contender."""
-    if device == "gpu":
-        lengths = [64, 128] if quick else [2048, 4096, 8192]
-        names = ["linear", "linear_encoded", "flash", "flash_linear_attention"]
-        contenders = dict.fromkeys(names, lengths)
-        return _sizes(device, quick, contenders=contenders)
-    lengths = [64, 128] if quick else [512, 2048, 8192]
-    contenders = dict.fromkeys((*OURS, "softmax"), lengths)
-    contenders |= dict.fromkeys(("recurrent", "recurrent_native"), lengths)
-    contenders |= {"fast_transformers": lengths, "flash_linear_attention": lengths}
-    contenders |= {"masked": lengths[:2], "outer": lengths[:1]}
-    return _sizes(device, quick, contenders=contenders)
-
-
-def _sizes(device: str, quick: bool, **more: Any) -> Settings:
-    """Choose sizes: a sequence of 8 heads on a CPU, 8 sequences of 16 on a GPU."""
-    gpu = device == "gpu"
-    pace = Pace(0.05, 2, 3) if quick else Pace(8.0, 5, 200)
-    return {
-        "batch": 8 if gpu else 1,
-        "heads": 2 if quick else 16 if gpu else 8,
-        "head_dim": 16 if quick else 64,
-        "dtype": "bfloat16" if gpu else "float32",
-        "pace": vars(pace),
-        "peaks": peak_settings(device, quick),
-        **more,
-    }
-
-
-def run_causal(settings: Settings, context: Context) -> Found:
-    """Time forward and backward of every contender at every length; ratios of ours to others."""
-    found = Found()
-    for length, passes, samples in _each_length(settings, context, found):
-        for ours in OURS:
-            for other in passes:
-                if other not in OURS:
-                    ratios = samples.ratios(ours, other)
-                    found.add_ratio(f"{ours}/{other}@{length}", ratios)
-        times = ", ".join(f"{name} {1e3 * samples.median(name):.1f} ms" for name in passes)
-        context.say(f"  length {length}: {times}")
-    return found
-
-
-def scaling_settings(device: str, quick: bool) -> Settings:
-    """Choose two lengths, the second four times the first."""
-    return _sizes(device, quick, lengths=[128, 512] if quick else [2048, 8192])
-
-
-def run_scaling(settings: Settings, context: Context) -> Found:
-    """Measure the ratio of ours at the long length to the short one."""
-    found = Found()
+def scaling(settings: Settings, context: Context, found: Found) -> Iterator[Case]:
+    """Forward and backward of ours at a long length, over a short one."""
     functions = available(OURS, settings, context, found)
     short, long = settings["lengths"]
     for name in functions:
-        passes = {
-            f"{name}@{n}": _passes(functions, [name], n, settings, context)[name]
-            for n in (short, long)
-        }
-        samples = interleave(passes, Pace(**settings["pace"]), context.device)
-        found.add(samples)
-        for n in (short, long):
-            found.work[f"{name}@{n}"] = _work(name, passes[f"{name}@{n}"], n, settings)
-        key = f"{name}@{long}/{name}@{short}"
-        found.add_ratio(key, samples.ratios(f"{name}@{long}", f"{name}@{short}"))
-        context.say(f"  {key}: {found.ratios[key]:.2f}")
-    return found
+        pair = (f"{name}@{long}", f"{name}@{short}")
+        sizes = [(name, short), (name, long)]
+        yield _turns(sizes, functions, settings, context, {"/".join(pair): pair})
 
 
-def memory_settings(device: str, quick: bool) -> Settings:
-    """Choose lengths; softmax has only the first two, since longer ones take minutes."""
-    lengths = [256, 1024] if quick else [2048, 8192, 32768]
-    contenders = {**dict.fromkeys(OURS, lengths), "softmax": lengths[:2]}
-    return _sizes(device, quick, contenders=contenders)
-
-
-def run_memory(settings: Settings, context: Context) -> Found:
-    """Measure extra peak memory in tensors of q's size, and its growth with the length."""
-    found = Found()
+def memory(settings: Settings, context: Context, found: Found) -> Iterator[Case]:
+    """Extra peak memory in tensors of q's size, and its growth with the length."""
     wanted: dict[str, list[int]] = settings["contenders"]
-    functions = available(list(wanted), settings, context, found)
-    for name in functions:
-        first, second = wanted[name][:2]
+    parts = ("forward", "forward+backward")
+    for name, attend in available(list(wanted), settings, context, found).items():
         for length in wanted[name]:
-            _add_peaks(found, name, functions[name], length, settings, context)
-        for part in ("forward", "forward+backward"):
-            growth = found.values[f"{part} {name} bytes@{second}"]
-            growth /= max(found.values[f"{part} {name} bytes@{first}"], 1)
-            found.ratios[f"{part} {name} {first}->{second}"] = round(growth, 4)
-    return found
+            shape = (settings["batch"], settings["heads"], length, settings["head_dim"])
+            tensors = draw(CONTENDERS[name], shape, context.device, context.dtype)
+            both = forward_backward(attend, tensors)
+            leaves = [t.requires_grad_() for t in tensors[:3]]
+            calls: list[Call] = [lambda f=attend, x=leaves: f(*x), both]  # type: ignore[misc]
+            yield Case(
+                memory={f"{p} {name} bytes@{length}": c for p, c in zip(parts, calls, strict=True)},
+                memory_ratios={
+                    f"{p} {name}@{length}": (f"{p} {name} bytes@{length}", tensors[0].nbytes)
+                    for p in parts
+                },
+            )
+        short, long = next(pairwise(wanted[name]))
+        keys = {p: (f"{p} {name} bytes@{long}", f"{p} {name} bytes@{short}") for p in parts}
+        yield Case(memory_ratios={f"{p} {name} {short}->{long}": keys[p] for p in parts})
 
 
-def _add_peaks(
-    found: Found, name: str, attend: Attend, length: int, settings: Settings, context: Context
-) -> None:
-    shape = _shape(length, settings)
-    tensors = draw(CONTENDERS[name], shape, context.device, context.dtype)
-    leaves = [t.requires_grad_() for t in tensors[:3]]
-    both = forward_backward(attend, tensors)
-    both()  # warm-up: compiled kernels and workspaces
-    unit = tensors[0].numel() * tensors[0].element_size()
-    for part, run in (("forward", lambda: attend(*leaves)), ("forward+backward", both)):
-        peak = peak_bytes(run, context.device)
-        found.values[f"{part} {name} bytes@{length}"] = peak
-        found.ratios[f"{part} {name}@{length}"] = round(peak / unit, 4)
-    context.say(f"  {name}, length {length}: {peak / unit:.2f} tensors forward and backward")
+def _by_length(settings: Settings, names: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    wanted: dict[str, list[int]] = settings["contenders"]
+    for length in sorted({n for lengths in wanted.values() for n in lengths}):
+        yield length, [name for name in names if length in wanted[name]]
 
 
-def figure_settings(device: str, quick: bool) -> Settings:
-    """Choose a single head on a CPU, so that softmax at 32k takes seconds."""
-    lengths = [64, 128, 256] if quick else [512 * 2**i for i in range(7)]
-    contenders = dict.fromkeys((*OURS, "softmax"), lengths)
-    contenders["masked"] = [n for n in lengths if n <= 4096]
-    sizes = _sizes(device, quick, contenders=contenders)
-    pace = Pace(0.05, 2, 2) if quick else Pace(3.0, 3, 100)
-    return {**sizes, "batch": 1, "heads": 8 if device == "gpu" else 1, "pace": vars(pace)}
-
-
-def run_figure(settings: Settings, context: Context) -> Found:
-    """Measure time and peak memory of forward and backward at each length."""
-    found = Found()
-    for length, passes, _ in _each_length(settings, context, found):
-        for name, run in passes.items():
-            found.values[f"bytes {name}@{length}"] = peak_bytes(run, context.device)
-        context.say(f"  length {length}: done")
-        if context.device.type == "cuda":
-            torch.cuda.empty_cache()
-    return found
+def _turns(
+    sizes: Sequence[tuple[str, int]],
+    functions: dict[str, Attend],
+    settings: Settings,
+    context: Context,
+    ratios: dict[str, tuple[str, str]],
+) -> Case:
+    """Make a case of contenders at lengths, by keys such as ``linear@512``."""
+    runs, work = {}, {}
+    for name, length in sizes:
+        key, contender = f"{name}@{length}", CONTENDERS[name]
+        shape = (settings["batch"], settings["heads"], length, settings["head_dim"])
+        tensors = draw(contender, shape, context.device, context.dtype)
+        runs[key] = forward_backward(functions[name], tensors)
+        if contender.work:
+            work[key] = contender.work(shape)
+    return Case(runs, ratios, work=work)

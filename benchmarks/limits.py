@@ -20,11 +20,10 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from benchmarks.context import Context, Settings
-from benchmarks.record import Found, short
+from benchmarks.record import short
 from benchmarks.timing import Pace, interleave
 from fairseq_plugins.kernels.backend import VARIABLE
 
-Run = Callable[[Settings, Context], Found]
 Measured = TypeVar("Measured")
 Peaks = dict[str, Any]  # recorded in the JSON: sizes, GFLOP/s and GB/s before and after
 
@@ -171,16 +170,6 @@ def _flop_of_attention(named: Mapping[str, Any], *, backward: bool) -> int:
     return 2 * batch * heads * pairs * each
 
 
-def peak_settings(device: str, quick: bool) -> Settings:
-    """Choose sizes beyond the caches that reach the peaks."""
-    gpu = device == "gpu"
-    return {
-        "gemm_size": 64 if quick else 8192 if gpu else 1024,
-        "copy_bytes": 2**16 if quick else 2**31 if gpu else 2**28,
-        "repetitions": 3 if quick else 20 if gpu else 9,
-    }
-
-
 def measure_peaks(sizes: Settings, context: Context) -> tuple[float, float]:
     """Measure GFLOP/s of a matrix product and GB/s of a copy, the best of several turns."""
     side, count = sizes["gemm_size"], sizes["repetitions"]
@@ -230,26 +219,3 @@ def rates(work: Work, seconds: float, peaks: Peaks) -> dict[str, float | None]:
         result[rate] = None if value is None else short(value)
         result[share] = None if value is None else short(value / max(peaks[rate]))
     return result
-
-
-def between_peaks(run: Run, shares: Sequence[str] = ()) -> Run:
-    """Wrap a benchmark to measure peaks before and after, and to add rates.
-
-    Args:
-        run: the benchmark; its settings have ``peaks``.
-        shares: contenders whose share of the peak product becomes a ratio, as
-            ``linear/peak_gemm@512``.
-    """
-
-    def measured(settings: Settings, context: Context) -> Found:
-        found, peaks = with_peaks(lambda: run(settings, context), settings["peaks"], context)
-        found.peaks = peaks
-        for key, work in found.work.items():
-            found.rates[key] = rates(work, found.medians[key], peaks)
-            name, _, size = key.partition("@")
-            share = found.rates[key]["of_peak_gemm"]
-            if name in shares and share is not None:
-                found.ratios[f"{name}/peak_gemm@{size}"] = share
-        return found
-
-    return measured

@@ -1,6 +1,6 @@
 """Models and their training steps, built as by fairseq's tasks, without data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -13,11 +13,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.context import Context, Settings
+from benchmarks.record import Found
+from benchmarks.reference import check_attention
+from benchmarks.runner import Case
+from fairseq_plugins.attention import ATTENTIONS
 from fairseq_plugins.models.pe_transformer_lm import PETransformerLM, PETransformerLMConfig
 from fairseq_plugins.modules.encoder import PositionalEncoder
 from fairseq_plugins.modules.options import PositionEncodingConfig
 
 Step = Callable[[], None]
+FAIRSEQ = "transformer_lm"
 
 
 def make_dictionary(size: int) -> Dictionary:
@@ -126,3 +131,17 @@ def masked_language_model_step(
         return F.cross_entropy(logits.float(), targets)
 
     return make_step(model, loss, context)
+
+
+def language_model(settings: Settings, context: Context, found: Found) -> Iterator[Case]:
+    """Forward, backward and update, relative to fairseq's ``transformer_lm``."""
+    for attention in ATTENTIONS:
+        check_attention(attention, causal=True, device=context.device, dtype=context.dtype)
+    for length in settings["lengths"]:
+        fairseq = f"{FAIRSEQ}@{length}"
+        steps = {fairseq: language_model_step(settings, length, context, None)}
+        for attention in ATTENTIONS:
+            step = language_model_step(settings, length, context, attention)
+            steps[f"{attention}@{length}"] = step
+        ratios = {f"{a}/{fairseq}": (f"{a}@{length}", fairseq) for a in ATTENTIONS}
+        yield Case(steps, ratios)

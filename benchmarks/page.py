@@ -1,12 +1,15 @@
-"""The page of a device: what was measured, then the targets."""
+"""The page of a device: what was measured, then the targets; and the figure by length."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders import CONTENDERS
 from benchmarks.record import LINES_PER_SECOND, Result
 from benchmarks.targets import TARGETS, Target
-from fairseq_plugins.common.pages import Page, Section, made, site_link
+from fairseq_plugins.common.files import writing
+from fairseq_plugins.common.pages import Page, Section, bullets, made, site_link
+from fairseq_plugins.common.pictures import save_png
 from fairseq_plugins.common.tables import DASH, markdown_table
 
 
@@ -61,7 +64,7 @@ def origin(results: Sequence[Result]) -> str:
         return f"torch {found['torch']}, fairseq {found['fairseq']}, Python {found['python']}"
 
     lines = [
-        f"- {label}: {' / '.join(sorted({value(r) for r in results}))}."
+        f"{label}: {' / '.join(sorted({value(r) for r in results}))}."
         for label, value in (
             ("Machine", machine),
             ("Versions", versions),
@@ -71,10 +74,10 @@ def origin(results: Sequence[Result]) -> str:
     ]
     loads = [r["load_average"] for r in results]
     lines.append(
-        f"- Load average at the start: {min(loads):.1f} to {max(loads):.1f}, including up to 1 "
+        f"Load average at the start: {min(loads):.1f} to {max(loads):.1f}, including up to 1 "
         "from the benchmark before."
     )
-    return "\n".join(lines)
+    return bullets(lines)
 
 
 def verdict(target: Target, device: str, results: Mapping[str, Result]) -> tuple[str, str, str]:
@@ -86,8 +89,7 @@ def verdict(target: Target, device: str, results: Mapping[str, Result]) -> tuple
     if value is None:
         return DASH, DASH, "not measured"
     assert result is not None
-    middle = result["found"]["quartiles"].get(target.ratio)
-    spread = f"{middle[0]:.3f} to {middle[1]:.3f}" if middle else DASH
+    spread = _quartiles(result["found"], target.ratio)
     return f"{value:.3f}", spread, "met" if target.is_met(value) else "missed"
 
 
@@ -103,12 +105,14 @@ def _targets(device: str, results: Mapping[str, Result]) -> str:
 
 
 def _details(device: str, result: Result) -> list[str]:
-    found, parts = result["found"], [f"Settings: {_settings(result['settings'])}."]
+    found, settings = result["found"], result["settings"]
+    shown = (f"{key} {value}" for key, value in settings.items() if key not in _HIDDEN)
+    parts = [f"Settings: {', '.join(shown)}."]
     if result["benchmark"] == "figure":
         parts.append(f"![time and memory against length]({device}-lengths.png)")
     elif found["ratios"]:
         lines = [
-            [f"`{key}`", f"{value:.3f}", *_quartiles(found["quartiles"].get(key))]
+            [f"`{key}`", f"{value:.3f}", _quartiles(found, key)]
             for key, value in found["ratios"].items()
         ]
         parts.append(markdown_table(["ratio", "median", "quartiles"], lines, left=1))
@@ -122,11 +126,11 @@ def _details(device: str, result: Result) -> list[str]:
         ]
         parts.append(markdown_table(["speed", "lines per second"], lines, left=1))
     if found["skipped"]:
-        skipped = [f"- `{name}` is left out: {why}" for name, why in found["skipped"].items()]
-        parts.append("\n".join(skipped))
-    names = [name for name in CONTENDERS if name in result["settings"].get("contenders", {})]
+        skipped = [f"`{name}` is left out: {why}" for name, why in found["skipped"].items()]
+        parts.append(bullets(skipped))
+    names = [name for name in CONTENDERS if name in settings.get("contenders", {})]
     if names:
-        parts.append("\n".join(f"- `{name}`: {CONTENDERS[name].summary}." for name in names))
+        parts.append(bullets([f"`{name}`: {CONTENDERS[name].summary}." for name in names]))
     return parts
 
 
@@ -152,8 +156,8 @@ def _times(found: Mapping[str, Any]) -> list[str]:
         if work["source"] != "counted":
             uncounted.setdefault(work["source"], []).append(f"`{key}`")
     if uncounted:
-        notes = (f"- Work of {', '.join(keys)}: {why}." for why, keys in uncounted.items())
-        parts.append("\n".join(notes))
+        notes = [f"Work of {', '.join(keys)}: {why}." for why, keys in uncounted.items()]
+        parts.append(bullets(notes))
     return parts
 
 
@@ -185,10 +189,46 @@ def _percent(share: float | None) -> str:
     return DASH if share is None else f"{100 * share:.1f}"
 
 
-def _quartiles(middle: Sequence[float] | None) -> list[str]:
-    return [f"{middle[0]:.3f} to {middle[1]:.3f}" if middle else DASH]
+def _quartiles(found: Mapping[str, Any], ratio: str) -> str:
+    middle = found["quartiles"].get(ratio)
+    return f"{middle[0]:.3f} to {middle[1]:.3f}" if middle else DASH
 
 
-def _settings(settings: Mapping[str, Any]) -> str:
-    shown = {key: value for key, value in settings.items() if key not in _HIDDEN}
-    return ", ".join(f"{key} {value}" for key, value in shown.items())
+def curves(result: Result) -> dict[str, dict[str, list[tuple[int, float]]]]:
+    """Return sorted (length, value) by panel ("seconds", "bytes") and contender."""
+    found = result["found"]
+    times = found["medians"].items()
+    sizes = ((key.removeprefix("bytes "), value) for key, value in found["values"].items())
+    panels: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for panel, values in (("seconds", times), ("bytes", sizes)):
+        lines: dict[str, list[tuple[int, float]]] = {}
+        for key, value in values:
+            name, _, length = key.partition("@")
+            lines.setdefault(name, []).append((int(length), value))
+        panels[panel] = {name: sorted(points) for name, points in lines.items()}
+    return panels
+
+
+def draw_lengths(result: Result, path: Path) -> None:
+    """Draw a PNG with panels for time and memory, on logarithmic axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    panels = figure.subplots(1, 2)
+    labels = {"seconds": "milliseconds", "bytes": "peak memory beyond the inputs, MiB"}
+    units = {"seconds": 1e-3, "bytes": 2**20}
+    for panel, (quantity, lines) in zip(panels, curves(result).items(), strict=True):
+        for name, points in lines.items():
+            lengths, values = zip(*points, strict=True)
+            panel.loglog(lengths, [v / units[quantity] for v in values], "o-", label=name, ms=4)
+        panel.set_xlabel("tokens")
+        panel.set_ylabel(labels[quantity])
+        panel.grid(alpha=0.3)
+        panel.legend()
+    sizes = result["settings"]
+    figure.suptitle(
+        f"causal attention, forward and backward: batch {sizes['batch']}, {sizes['heads']} x "
+        f"{sizes['head_dim']} features, {sizes['dtype']}"
+    )
+    with writing(path) as (file,):
+        save_png(figure, file)

@@ -7,21 +7,19 @@ depends on sizes alone.
 """
 
 import argparse
-import logging
 import sys
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.context import Context, device_problem
-from benchmarks.options import add_machine
+from benchmarks.context import Context, add_folders, check_device
 from benchmarks.record import ROOT, measured
 from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS
+from fairseq_plugins.common.errors import WorkError
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.provenance import without_absolute_paths
 from fairseq_plugins.papers.tables import ATTENTIONS
 
 RECIPE = "wikitext103_lm"
@@ -88,7 +86,7 @@ def measure(row: str, attention: str, sizes: Sizes) -> dict[str, Any]:
     """Train for a while and return speed, updates and parameters.
 
     Raises:
-        RuntimeError: the training failed; the message has the end of its log.
+        WorkError: the training failed; the message has the end of its log.
     """
     from fairseq_plugins.experiments.training import train_command
     from fairseq_plugins.records.logs import read_training_log
@@ -98,12 +96,12 @@ def measure(row: str, attention: str, sizes: Sizes) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder, log = Path(name), Path(name, "train.log")
         write_corpus(folder, sizes.dictionary, sizes.tokens)
-        command = executable(train_command(RECIPE, overrides(row, attention, sizes, folder)))
-        if ProcessLauncher(ROOT)(command, log, lambda lines: None):
-            raise RuntimeError(f"the training failed:\n{log.read_text(errors='replace')[-3000:]}")
+        words = executable(train_command(RECIPE, overrides(row, attention, sizes, folder)))
+        if ProcessLauncher(ROOT)(words, log, lambda lines: None):
+            raise WorkError(f"the training failed:\n{log.read_text(errors='replace')[-3000:]}")
         found = read_training_log(log)
     if not found.tokens_per_second:  # fairseq measures from the end of the first update on
-        raise RuntimeError(f"less than two updates were done in {sizes.seconds:g} seconds")
+        raise WorkError(f"less than two updates were done in {sizes.seconds:g} seconds")
     return {
         "tokens_per_second": found.tokens_per_second,
         "updates": found.updates,
@@ -111,33 +109,34 @@ def measure(row: str, attention: str, sizes: Sizes) -> dict[str, Any]:
     }
 
 
-def get_parser() -> argparse.ArgumentParser:
+def get_parser() -> Parser:
     """Build the parser of the command line."""
     parser = Parser(prog="python -m benchmarks.paper_speed", description=__doc__)
     add = parser.add_argument
     add("--row", default="base", metavar="ROW", help="a row of Table 2 (default: base)")
     add("--attention", choices=ATTENTIONS, default="linear", help="(default: linear)")
     add("--quick", action="store_true", help="seconds at scale toy on a CPU")
-    add_machine(parser, ROOT)
+    add_folders(parser)
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return 0 if measured, 1 if the training failed, 2 for bad input."""
-    parser = get_parser()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    args = parser.parse_args(given)
+def run(args: argparse.Namespace) -> None:
+    """Measure a row and write its JSON.
+
+    Raises:
+        ValueError: an unknown row, or there is no GPU.
+        WorkError: the training failed.
+    """
     if not (ROOT / "configs" / "model" / f"{args.row}.yaml").is_file():
-        parser.error(f"`--row` must be a file of configs/model, but is {args.row!r}.")
+        raise ValueError(f"`--row` must be a file of configs/model, but is {args.row!r}.")
     sizes, device = (QUICK, "cpu") if args.quick else (PAPER, "gpu")
-    if problem := device_problem(device):
-        parser.error(problem)
+    check_device(device)
     context = Context(device, args.output, machine=args.machine)
-    try:
-        metrics, about = measured(lambda: measure(args.row, args.attention, sizes), context.gpus)
-    except RuntimeError as error:
-        print(f"paper_speed: error: {error}", file=sys.stderr)
-        return 1
+    metrics, about = measured(
+        lambda: measure(args.row, args.attention, sizes),
+        ["python", "-m", "benchmarks.paper_speed", *args.command_line],
+        context.gpus,
+    )
     result = {
         "benchmark": "paper_speed",
         "device": device,
@@ -145,16 +144,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "attention": args.attention,
         "settings": {**vars(sizes), "recipe": RECIPE, "corpus": "generated, words 1 / rank"},
         "metrics": metrics,
-        "command": without_absolute_paths(["python", "-m", "benchmarks.paper_speed", *given]),
         **about,
     }
     folder = context.results / device / "paper_speed"
     write_json(folder / f"{args.row}-{args.attention}.json", result)
     speed, updates = metrics["tokens_per_second"], metrics["updates"]
     print(f"{args.row}, {args.attention}: {speed:,.0f} tokens per second over {updates} updates")
-    return 0
 
+
+main = command(get_parser, run, quiet=True)
 
 if __name__ == "__main__":
-    logging.disable(logging.INFO)  # of libraries
     sys.exit(main())

@@ -5,13 +5,14 @@ Results that must be equal are compared before timing.
 """
 
 import contextlib
+import functools
 import importlib.metadata
 import io
 import itertools
 import json
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +20,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.context import Context, Settings
 from benchmarks.record import LINES_PER_SECOND, ROOT, Found
 from benchmarks.reference import Mismatch
-from benchmarks.timing import Pace, interleave
+from benchmarks.runner import Case
 from fairseq_plugins.common import provenance
 from fairseq_plugins.data.codes import SEPARATOR, WORD_END, Codes
 from fairseq_plugins.data.merges import count_words, learn_merges, write_codes
@@ -46,24 +47,15 @@ class Peer:
     same: bool = True
 
 
-def preparation_settings(device: str, quick: bool) -> Settings:
-    """Choose sizes of the text; record versions."""
-    del device
+def versions() -> Settings:
+    """Return the digest of the timed files, and the versions of the libraries."""
     paths = [ROOT / "fairseq_plugins" / name for name in _SOURCES]
-    return {
-        "lines": 300 if quick else 20_000,
-        "words": 400 if quick else 40_000,
-        "merges": 200 if quick else 10_000,
-        "seed": 1,
-        "pace": vars(Pace(0.05, 2, 2) if quick else Pace(40.0, 3, 7)),
-        "source": provenance.digest(ROOT, paths),
-        "peers": {name: _version(name) for name in (SACREMOSES, SUBWORD_NMT, TOKENIZERS)},
-    }
+    peers = {name: _version(name) for name in (SACREMOSES, SUBWORD_NMT, TOKENIZERS)}
+    return {"source": provenance.digest(ROOT, paths), "peers": peers}
 
 
-def run_preparation(settings: Settings, context: Context) -> Found:
-    """Measure seconds and lines per second of each step and library, and ratios of ours."""
-    found = Found()
+def preparation(settings: Settings, context: Context, found: Found) -> Iterator[Case]:
+    """Seconds and lines per second of each step and library, and ratios of ours."""
     raw = generate_text(settings["seed"], settings["lines"], settings["words"])
     moses = Moses("en")
     tokens = [moses.tokenise(line) for line in raw]
@@ -77,8 +69,11 @@ def run_preparation(settings: Settings, context: Context) -> Found:
             "apply": _applying(tokens, codes),
         }
         for part, peers in parts.items():
-            _time(part, peers, settings, context, found)
-    return found
+            case = _case(part, peers, found)
+            yield case
+            for key in case.runs:
+                speed = settings["lines"] / found.medians[key]
+                found.values[f"{key}{LINES_PER_SECOND}"] = round(speed, 1)
 
 
 def generate_text(seed: int, lines: int, words: int) -> list[str]:
@@ -106,46 +101,35 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _time(
-    part: str,
-    peers: dict[str, Peer | None],
-    settings: Settings,
-    context: Context,
-    found: Found,
-) -> None:
-    """Compare and time the implementations of a step; raise Mismatch if ours differs."""
-    there = {name: peer for name, peer in peers.items() if peer is not None}
-    for name in peers.keys() - there:
-        found.skipped[f"{part} {name}"] = f"{name} is not installed"
-    results = {name: peer.start()() for name, peer in there.items()}
-    for name, result in results.items():
-        if there[name].same and result != results[OURS]:
+def _case(part: str, peers: dict[str, Peer], found: Found) -> Case:
+    """Compare the implementations of a step; raise Mismatch if ours differs."""
+    there = {}
+    for name, peer in peers.items():
+        if name == TOKENIZERS and _version(name) is None:
+            found.skipped[f"{part} {name}"] = f"{name} is not installed"
+        else:
+            there[f"{part} {name}"] = peer
+    ours = f"{part} {OURS}"
+    results = {key: peer.start()() for key, peer in there.items()}
+    for key, result in results.items():
+        if there[key].same and result != results[ours]:
+            name = key.removeprefix(f"{part} ")
             raise Mismatch(f"{part}: {OURS} does not give what {name} gives")
-        shared = len(set(result) & set(results[OURS])) / len(set(results[OURS]))
-        found.values[f"{part} {name}, share of ours"] = round(shared, 4)
+        shared = len(set(result) & set(results[ours])) / len(set(results[ours]))
+        found.values[f"{key}, share of ours"] = round(shared, 4)
     ready: dict[str, Callable[[], Sequence[object]]] = {}
 
-    def prepare(name: str) -> Callable[[], None]:
-        return lambda: ready.update({name: there[name].start()})
+    def prepare(key: str) -> None:
+        ready[key] = there[key].start()
 
-    samples = interleave(
-        {name: lambda name=name: ready[name]() for name in there},  # type: ignore[misc]
-        Pace(**settings["pace"]),
-        context.device,
-        prepare={name: prepare(name) for name in there},
+    return Case(
+        {key: functools.partial(lambda key: ready[key](), key) for key in there},
+        {f"{ours}/{key.removeprefix(part).strip()}": (ours, key) for key in there if key != ours},
+        prepare={key: functools.partial(prepare, key) for key in there},
     )
-    renamed = {f"{part} {name}": times for name, times in samples.seconds.items()}
-    found.add(type(samples)(renamed))
-    for name in there:
-        speed = settings["lines"] / samples.median(name)
-        found.values[f"{part} {name}{LINES_PER_SECOND}"] = round(speed, 1)
-        if name != OURS:
-            key = f"{part} {OURS}/{name}"
-            found.add_ratio(key, samples.ratios(OURS, name))
-            context.say(f"  {key}: {found.ratios[key]:.3f}")
 
 
-def _tokenising(raw: Sequence[str]) -> dict[str, Peer | None]:
+def _tokenising(raw: Sequence[str]) -> dict[str, Peer]:
     def ours() -> Callable[[], list[str]]:
         moses = Moses("en")
         return lambda: [moses.tokenise(line) for line in raw]
@@ -159,7 +143,7 @@ def _tokenising(raw: Sequence[str]) -> dict[str, Peer | None]:
     return {OURS: Peer(ours), SACREMOSES: Peer(theirs)}
 
 
-def _learning(tokens: Sequence[str], merges: int) -> dict[str, Peer | None]:
+def _learning(tokens: Sequence[str], merges: int) -> dict[str, Peer]:
     def ours() -> Pairs:
         return list(learn_merges(count_words(tokens), merges))
 
@@ -172,19 +156,23 @@ def _learning(tokens: Sequence[str], merges: int) -> dict[str, Peer | None]:
         lines = codes.getvalue().splitlines()[1:]
         return [(pair[0], pair[1]) for pair in (line.split(" ") for line in lines)]
 
-    peers: dict[str, Peer | None] = {OURS: Peer(lambda: ours), SUBWORD_NMT: Peer(lambda: theirs)}
-    # It breaks ties differently, and so learns other merges.
-    peers[TOKENIZERS] = None
-    if _version(TOKENIZERS):
-        peers[TOKENIZERS] = Peer(lambda: _other_learner(tokens, merges), same=False)
-    return peers
+    return {
+        OURS: Peer(lambda: ours),
+        SUBWORD_NMT: Peer(lambda: theirs),
+        # It breaks ties differently, and so learns other merges.
+        TOKENIZERS: Peer(lambda: _other_learner(tokens, merges), same=False),
+    }
+
+
+def _letters(tokens: Sequence[str]) -> set[str]:
+    words = {word for line in tokens for word in line.split(" ")}
+    return {c for word in words for c in word[:-1]} | {word[-1] + WORD_END for word in words}
 
 
 def _other_learner(tokens: Sequence[str], merges: int) -> Callable[[], Pairs]:
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-    words = {word for line in tokens for word in line.split(" ")}
-    letters = {c for word in words for c in word[:-1]} | {word[-1] + WORD_END for word in words}
+    letters = _letters(tokens)
 
     def learn() -> Pairs:
         tokenizer = Tokenizer(models.BPE(end_of_word_suffix=WORD_END))
@@ -202,7 +190,7 @@ def _other_learner(tokens: Sequence[str], merges: int) -> Callable[[], Pairs]:
     return learn
 
 
-def _applying(tokens: Sequence[str], codes: Path) -> dict[str, Peer | None]:
+def _applying(tokens: Sequence[str], codes: Path) -> dict[str, Peer]:
     def ours() -> Callable[[], list[str]]:
         split = Codes.read(codes).split
         return lambda: [split(line) for line in tokens]
@@ -214,19 +202,15 @@ def _applying(tokens: Sequence[str], codes: Path) -> dict[str, Peer | None]:
             split = BPE(lines).process_line
         return lambda: [split(line) for line in tokens]
 
-    peers: dict[str, Peer | None] = {OURS: Peer(ours), SUBWORD_NMT: Peer(theirs)}
-    peers[TOKENIZERS] = None
-    if _version(TOKENIZERS):
-        peers[TOKENIZERS] = Peer(lambda: _other_splitter(tokens, codes))
-    return peers
+    other = Peer(lambda: _other_splitter(tokens, codes))
+    return {OURS: Peer(ours), SUBWORD_NMT: Peer(theirs), TOKENIZERS: other}
 
 
 def _other_splitter(tokens: Sequence[str], codes: Path) -> Callable[[], list[str]]:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     pairs = [line.split(" ") for line in codes.read_text(encoding="utf-8").splitlines()[1:]]
-    words = {word for line in tokens for word in line.split(" ")}
-    letters = {c for word in words for c in word[:-1]} | {word[-1] + WORD_END for word in words}
+    letters = _letters(tokens)
     subwords = dict.fromkeys([*sorted(letters), *(subword for pair in pairs for subword in pair)])
     subwords.update(dict.fromkeys("".join(pair) for pair in pairs))
     model = models.BPE(

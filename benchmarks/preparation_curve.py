@@ -13,23 +13,20 @@ growth and is a lower bound.
 import argparse
 import functools
 import itertools
-import logging
 import multiprocessing
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.context import Context
-from benchmarks.options import add_machine
-from benchmarks.processes import resident, tree
-from benchmarks.record import ROOT, measured
-from fairseq_plugins.common import provenance
-from fairseq_plugins.common.exit_status import exit_status
+from benchmarks.context import Context, add_folders
+from benchmarks.processes import PeakOfChildren, resident
+from benchmarks.record import measured
+from fairseq_plugins.common.errors import WorkError
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.files import reading, write_json
 from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
@@ -43,45 +40,28 @@ WMT14_PAIRS = 4_500_000
 WMT14_WORDS = 226_000_000  # 116 million English, 110 million German
 PHASES = ("gather", "tokenise", "learn", "apply", "clean and binarise")
 MEASURED = ("wall_seconds", "cpu_seconds", "peak_mib")
+Cost = dict[str, float]  # of a phase: MEASURED
 _SAMPLED_EVERY = 0.02  # seconds between samples of memory
 _MIB = 2**20
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Cost of a phase, with the peak memory of all its processes."""
-
-    wall_seconds: float
-    cpu_seconds: float
-    peak_mib: float
-
-
-@dataclass(frozen=True)
-class Size:
-    """A part of the training text: words of both sides, and the cost of each phase."""
-
-    words: int
-    costs: dict[str, Cost]
-
-
 def measure(work: Callable[[], object]) -> Cost:
-    """Measure the cost of a function in a process of its own.
+    """Measure the cost of a function and of all its processes, in a process of its own.
 
     Raises:
-        RuntimeError: the process failed.
+        WorkError: the process failed.
     """
     process = multiprocessing.get_context("fork").Process(target=work)
     before, began = os.times(), time.monotonic()
-    process.start()
-    peak = 0
-    while process.is_alive():
-        peak = max(peak, sum(map(resident, tree(process.pid or 0))))
-        process.join(_SAMPLED_EVERY)
+    process.start()  # before the thread that samples, which a fork must not copy
+    with PeakOfChildren(_SAMPLED_EVERY, resident) as peak:
+        process.join()
     wall, after = time.monotonic() - began, os.times()
     if process.exitcode:
-        raise RuntimeError(f"a phase ended with status {process.exitcode}")
+        raise WorkError(f"a phase ended with status {process.exitcode}")
     cpu = sum(after[i] - before[i] for i in (2, 3))  # of ended children
-    return Cost(round(wall, 3), round(cpu, 3), round(peak / _MIB, 1))
+    values = (round(wall, 3), round(cpu, 3), round(peak.bytes / _MIB, 1))
+    return dict(zip(MEASURED, values, strict=True))
 
 
 def phases(
@@ -103,11 +83,11 @@ def phases(
 
 def measure_size(
     texts: dict[str, "Paths"], languages: tuple[str, str], pairs: int, merges: int
-) -> Size:
+) -> dict[str, Any]:
     """Measure the costs of the first pairs of the training text.
 
     Raises:
-        RuntimeError: a phase failed.
+        WorkError: a phase failed.
     """
     from fairseq_plugins.translation.folders import ParallelBuild
     from fairseq_plugins.translation.parallel import Cleaning, ParallelText
@@ -125,7 +105,8 @@ def measure_size(
         text = ParallelText([(source, target)], texts["valid"], texts["test"])
         build = ParallelBuild(work, languages, merges, Cleaning(), workers=1)
         steps = phases(build, text, Path(name, "made"))
-        return Size(count, {phase: measure(step) for phase, step in steps.items()})
+        costs = {phase: measure(step) for phase, step in steps.items()}
+        return {"words": count, "costs": costs}
 
 
 def extrapolate(sizes: Sequence[int], values: Sequence[float], size: int) -> dict[str, float]:
@@ -150,13 +131,13 @@ def extrapolate(sizes: Sequence[int], values: Sequence[float], size: int) -> dic
     return {name: round(float(value), 3) for name, value in found.items()}
 
 
-def summarise(measurements: Sequence[Size], size: int) -> dict[str, dict[str, Any]]:
+def summarise(measurements: Sequence[Mapping[str, Any]], size: int) -> dict[str, dict[str, Any]]:
     """Extrapolate every quantity of every phase, and of `all`: sums, and the largest memory."""
     found: dict[str, dict[str, Any]] = {}
     for name in MEASURED:
         for phase in PHASES:
-            values = [getattr(one.costs[phase], name) for one in measurements]
-            fits = extrapolate([one.words for one in measurements], values, size)
+            values = [one["costs"][phase][name] for one in measurements]
+            fits = extrapolate([one["words"] for one in measurements], values, size)
             found.setdefault(phase, {})[name] = fits
         together = max if name == "peak_mib" else sum
         found.setdefault("all", {})[name] = {
@@ -166,7 +147,7 @@ def summarise(measurements: Sequence[Size], size: int) -> dict[str, dict[str, An
     return found
 
 
-def get_parser() -> argparse.ArgumentParser:
+def get_parser() -> Parser:
     """Build the parser of the command line."""
     parser = Parser(
         prog="python -m benchmarks.preparation_curve",
@@ -182,7 +163,7 @@ def get_parser() -> argparse.ArgumentParser:
     text = f"sizes (default: {','.join(sizes)})"
     add("--pairs", type=words("--pairs"), default=sizes, metavar="A,B", help=text)
     add("--merges", type=int, metavar="N", help="(default: WMT14's number)")
-    add_machine(parser, ROOT)
+    add_folders(parser)
     return parser
 
 
@@ -194,11 +175,12 @@ def _parse_sizes(given: Sequence[str]) -> list[int]:
     return sorted({int(word) for word in given})
 
 
-def run(args: argparse.Namespace, command: Sequence[str]) -> None:
+def run(args: argparse.Namespace) -> None:
     """Measure, extrapolate, write the JSON and print a summary.
 
     Raises:
         ValueError: an invalid number, or a size above the text's.
+        WorkError: a phase failed.
     """
     from fairseq_plugins.data.measure import sha256
     from fairseq_plugins.translation import prepare
@@ -221,24 +203,24 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> None:
             f"`--pairs` must be at most the {pairs} pairs of {args.source}, but has {sizes[-1]}."
         )
 
-    def measure_all() -> dict[int, Size]:
+    def measure_all() -> dict[int, dict[str, Any]]:
         found = {}
         for size in sizes:
             found[size] = measure_size(texts, languages, size, merges)
-            costs = found[size].costs.items()
-            shown = ", ".join(f"{phase} {cost.cpu_seconds:.1f} s" for phase, cost in costs)
+            costs = found[size]["costs"].items()
+            shown = ", ".join(f"{phase} {cost['cpu_seconds']:.1f} s" for phase, cost in costs)
             print(f"{size:,} pairs, CPU: {shown}", flush=True)
         return found
 
-    by_size, about = measured(measure_all)
+    given = ["python", "-m", "benchmarks.preparation_curve", *args.command_line]
+    by_size, about = measured(measure_all, given)
     found = summarise(list(by_size.values()), WMT14_WORDS)
     result = {
         "benchmark": "preparation_curve",
         "settings": {"merges": merges, "workers": 1, "languages": languages},
         "text": {p.name: sha256(p) for paths in texts.values() for p in paths},
-        "measured": {pairs: asdict(size) for pairs, size in by_size.items()},
+        "measured": by_size,
         "extrapolated": {"pairs": WMT14_PAIRS, "words": WMT14_WORDS, **found},
-        "command": provenance.without_absolute_paths(list(command)),
         **about,
     }
     context = Context("cpu", args.output, machine=args.machine)
@@ -249,14 +231,7 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> None:
         print(f"{WMT14_WORDS:,} words by a {fit}: {hours:.2f} hours of CPU, {memory:.1f} GiB")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return 0 if measured, 1 on failure, 2 for bad input."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    args = get_parser().parse_args(given)
-    command = ["python", "-m", "benchmarks.preparation_curve", *given]
-    return exit_status(args.program, lambda: run(args, command))
-
+main = command(get_parser, run, quiet=True)
 
 if __name__ == "__main__":
-    logging.disable(logging.INFO)  # of libraries
     sys.exit(main())

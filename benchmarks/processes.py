@@ -2,12 +2,12 @@
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 _PROPORTIONAL = "Pss:"
-_EVERY = 0.5  # seconds between samples, which take milliseconds per process
 
 
 def tree(pid: int) -> list[int]:
@@ -24,7 +24,7 @@ def tree(pid: int) -> list[int]:
 
 
 def resident(pid: int) -> int:
-    """Return a process's resident bytes; shared pages count in each process."""
+    """Return a process's resident bytes, quickly; shared pages count in each process."""
     try:
         pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
     except (OSError, IndexError):
@@ -33,7 +33,7 @@ def resident(pid: int) -> int:
 
 
 def proportional(pid: int) -> int:
-    """Return a process's proportional set size (PSS) in bytes."""
+    """Return a process's proportional set size (PSS) in bytes, which takes milliseconds."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -45,12 +45,17 @@ def proportional(pid: int) -> int:
 class PeakOfChildren:
     """A context that samples the memory of this process's descendants.
 
+    Args:
+        every: seconds between samples.
+        size: the measure of a process's memory.
+
     Attributes:
-        bytes: the largest sum of proportional set sizes.
+        bytes: the largest sum of sizes.
         looks: number of samples.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, every: float = 0.5, size: Callable[[int], int] = proportional) -> None:
+        self._every, self._size = every, size
         self.bytes = self.looks = 0
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory")
@@ -69,7 +74,9 @@ class PeakOfChildren:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._is_over.wait(_EVERY):
+        while True:
             _, *children = tree(os.getpid())
-            self.bytes = max(self.bytes, sum(map(proportional, children)))
+            self.bytes = max(self.bytes, sum(map(self._size, children)))
             self.looks += 1
+            if self._is_over.wait(self._every):
+                return

@@ -35,8 +35,8 @@ CELL_KEYS = (
 # Files that affect measurements; those of `benchmarks` that do not are excluded.
 _MEASURED = ("kernels", "encodings", "attention", "modules", "models")
 _NOT_MEASURED = {
-    *("page.py", "targets.py", "table9_page.py", "figure_page.py", "campaign.py"),
-    *("gpu_campaign.py", "preparation_curve.py", "job_memory.py", "processes.py"),
+    *("page.py", "targets.py", "table9_page.py", "gpu_campaign.py"),
+    *("preparation_curve.py", "job_memory.py", "processes.py"),
 }
 
 
@@ -66,11 +66,11 @@ class Found:
     rates: dict[str, dict[str, float | None]] = field(default_factory=dict)
     peaks: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, samples: Samples, suffix: str = "") -> None:
-        """Add the medians of samples under their names with ``suffix``."""
+    def add(self, samples: Samples, steps: int = 1) -> None:
+        """Add the medians of samples of so many steps."""
         for name in samples.seconds:
-            self.medians[name + suffix] = short(samples.median(name))
-            self.rounds[name + suffix] = samples.rounds
+            self.medians[name] = short(samples.median(name) / steps)
+            self.rounds[name] = samples.rounds
 
     def add_ratio(self, key: str, values: Sequence[float]) -> None:
         """Add the median and the quartiles of a ratio over the rounds."""
@@ -117,11 +117,14 @@ def end_of_run(load: float, wall_seconds: float) -> dict[str, Any]:
     }
 
 
-def measured(work: Callable[[], T], gpus: int = 0) -> tuple[T, dict[str, Any]]:
-    """Run a measurement; return its result and its provenance."""
+def measured(
+    work: Callable[[], T], command: Sequence[str], gpus: int = 0
+) -> tuple[T, dict[str, Any]]:
+    """Run a measurement; return its result, and its command and provenance."""
     load, began = load_average(), time.monotonic()
     found = work()
-    return found, {**circumstances(gpus), **end_of_run(load, time.monotonic() - began)}
+    about = {**circumstances(gpus), **end_of_run(load, time.monotonic() - began)}
+    return found, {"command": provenance.without_absolute_paths(list(command)), **about}
 
 
 def read_json(path: Path, keys: Sequence[str]) -> Result | None:

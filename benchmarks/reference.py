@@ -1,13 +1,21 @@
 """Checks before timing: outputs and gradients against plain formulas in float64."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.contenders import CONTENDERS, Attend, draw, explicit_softmax, forward_backward
+from benchmarks.contenders import (
+    CONTENDERS,
+    Attend,
+    draw,
+    draw_raw,
+    explicit_softmax,
+    forward_backward,
+)
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.attention.base import Attention
 from fairseq_plugins.attention.normalizers import EPSILON
@@ -64,17 +72,19 @@ def check_attention(
     dtype: torch.dtype,
     heads: int = 4,
     dim: int = 32,
+    encodings: Sequence[str] = ("none", "rope"),
+    lengths: Sequence[int] = LENGTHS,
 ) -> None:
-    """Check an attention module and its gradients, with and without RoPE; raise Mismatch."""
-    for name in ("none", "rope"):
-        attention = _build(attention_type, name, heads, dim, causal, device)
-        for length in LENGTHS:
-            tensors = _random((2, heads, length, dim), device, dtype)
+    """Check an attention module and its gradients with encodings; raise Mismatch."""
+    for name in encodings:
+        attention = build(attention_type, name, heads, dim, device, causal=causal)
+        for length in lengths:
+            tensors = draw_raw((2, heads, length, dim), device, dtype)
             positions = torch.arange(length, device=device).unsqueeze(0)
             right = forward_backward(
                 _reference(attention, positions, causal, dtype), [t.double() for t in tensors]
             )()
-            found = forward_backward(_module(attention, positions), tensors)()
+            found = forward_backward(attend_at(attention, positions), tensors)()
             what = f"{attention_type} attention with {name}, causal={causal}, length {length}"
             compare(what, _NAMES, found, right)
 
@@ -82,8 +92,8 @@ def check_attention(
 def check_decoding(attention_type: str, *, device: torch.device, dtype: torch.dtype) -> None:
     """Check decoding token by token after a prompt, with RoPE; raise Mismatch."""
     heads, dim, prompt, length = 4, 32, 70, 80
-    attention = _build(attention_type, "rope", heads, dim, True, device)
-    q, k, v, _ = tensors = _random((2, heads, length, dim), device, dtype)
+    attention = build(attention_type, "rope", heads, dim, device)
+    q, k, v, _ = tensors = draw_raw((2, heads, length, dim), device, dtype)
     positions = torch.arange(length, device=device).unsqueeze(0)
     right = _reference(attention, positions, True, dtype)(*(t.double() for t in tensors[:3]))
     outputs, state = [], None
@@ -96,23 +106,19 @@ def check_decoding(attention_type: str, *, device: torch.device, dtype: torch.dt
     compare(what, ["the output"], [torch.cat(outputs, 2)], [right])
 
 
-def _build(
-    attention_type: str, name: str, heads: int, dim: int, causal: bool, device: torch.device
+def build(
+    attention_type: str, name: str, heads: int, dim: int, device: torch.device, **more: Any
 ) -> Attention:
-    encoding = None
-    if name != "none":
-        encoding = build_encoding(name, num_heads=heads, head_dim=dim, causal=causal)
-    attention = build_attention(
-        attention_type, encoding, num_heads=heads, head_dim=dim, causal=causal
-    )
-    return attention.to(device)
+    """Build an attention module with an encoding, causal unless ``more`` says otherwise."""
+    causal = more.setdefault("causal", True)
+    sizes: dict[str, Any] = {"num_heads": heads, "head_dim": dim}
+    encoding = None if name == "none" else build_encoding(name, **sizes, **more)
+    return build_attention(attention_type, encoding, causal=causal, **sizes).to(device)
 
 
-def _random(shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> list[Tensor]:
-    return [torch.randn(shape, device=device).to(dtype) for _ in range(4)]
+def attend_at(attention: Attention, positions: Tensor) -> Attend:
+    """Make a function of q, k and v alone from an attention module."""
 
-
-def _module(attention: Attention, positions: Tensor) -> Attend:
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return attention(q, k, v, q_positions=positions, k_positions=positions)[0]
 
@@ -141,12 +147,9 @@ def _reference(attention: Attention, positions: Tensor, causal: bool, dtype: tor
 
     def vanilla(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         q, k = encode(q, "transform_query"), encode(k, "transform_key")
-        if causal:
-            return explicit_softmax(q, k, v)
-        return (q @ k.mT * q.size(-1) ** -0.5).softmax(-1) @ v
+        bias: Tensor | float = 0.0
+        if encoding is not None and encoding.parts_with("attn_bias"):
+            bias = encoding.attn_bias(positions, positions)
+        return explicit_softmax(q, k, v, bias=bias, causal=causal)
 
-    forms: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
-        "linear": linear,
-        "vanilla": vanilla,
-    }
-    return forms[attention.name]
+    return {"linear": linear, "vanilla": vanilla}[attention.name]

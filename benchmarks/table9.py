@@ -2,20 +2,33 @@
 
 import argparse
 import logging
+import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
-from benchmarks.options import add_options, folder_name
+from benchmarks.context import (
+    Context,
+    Settings,
+    add_options,
+    check_device,
+    context_of,
+    folder_name,
+)
 from benchmarks.targets import ROWS
 from fairseq_plugins.common.cpu import prepare_cpu
+from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.papers.tables import ATTENTIONS
-from fairseq_plugins.runner.interruption import hold_back_signals
+from fairseq_plugins.runner.interruption import OutOfTime, hold_back_signals
 
 
-def get_parser() -> argparse.ArgumentParser:
+def get_parser() -> Parser:
     """Build the parser of the command line."""
     parser = Parser(
         prog="fairseq-pe table table9",
@@ -55,14 +68,99 @@ def get_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None, prepare: Callable[[], None] = lambda: None) -> int:
     """Run the command and return its exit status; `prepare` is called before measuring."""
     parser = get_parser()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    args = parser.parse_args(given)
+    args = parser.parse_args(arguments)
     if args.srun:
         hold_back_signals()
     prepare()
-    from benchmarks import table9_cells  # slow to import; --help stays fast
+    return run(parser, args)
 
-    return table9_cells.run(parser, args, given)
+
+def run(parser: Parser, args: argparse.Namespace) -> int:
+    """Run the command with parsed options and return its exit status."""
+    import torch  # slow to import, as all below; --help stays fast
+
+    from benchmarks.catalog import BENCHMARKS
+    from benchmarks.reference import Mismatch
+    from benchmarks.table9_cells import default_rows, measure_table
+    from fairseq_plugins.runner.slurm_queue import requeue
+
+    rows = args.rows or default_rows()
+    try:
+        check_rows(rows)
+        if not args.dry_run:
+            check_device(args.device)
+    except ValueError as error:
+        parser.error(str(error))
+    torch.set_num_threads(1)
+    settings = BENCHMARKS["table9"].settings(args.device, args.quick)
+    given = args.command_line
+    typed = given[: given.index("--srun")] if args.srun else given
+    context = context_of(args, ("scripts/table9.sh", *typed))
+    if args.dry_run:
+        dry_run(settings, context, rows, args.attention)
+        return 0
+    measured: list[str] = []
+    try:
+        with _out_of_time():
+            measure_table(settings, context, rows, args.attention, measured.append)
+    except Mismatch as error:
+        print(f"refused, nothing was timed: {error}", file=sys.stderr)
+        return 1
+    except OutOfTime:
+        job = os.environ.get("SLURM_JOB_ID") if args.srun else None
+        return requeue(int(job) if job else None, has_gained=bool(measured), step="cell")
+    except KeyboardInterrupt:
+        return 130
+    page = context.table9.with_name(f"{context.table9.name}.md")
+    context.say(f"written: {page}")
+    if args.done:
+        found = {"command": context.command, "page": page.relative_to(context.output).as_posix()}
+        write_json(args.done, found)
+    return 0
+
+
+def check_rows(rows: Sequence[str]) -> None:
+    """Raise ValueError for an unknown encoding, with a suggestion."""
+    from fairseq_plugins.encodings import ENCODINGS
+    from fairseq_plugins.encodings.registry import expand_name
+
+    for row in rows:
+        for part in row.split("+"):
+            if part not in ENCODINGS:
+                hint = did_you_mean(part, ENCODINGS)
+                raise ValueError(f"`--rows` must be names of encodings, but has {part!r}.{hint}")
+        expand_name(row)
+
+
+def dry_run(
+    settings: Settings, context: Context, rows: Sequence[str], attentions: Sequence[str]
+) -> None:
+    """Print the settings and the cells that would be measured."""
+    from benchmarks.record import CELL_KEYS
+    from benchmarks.runner import is_done
+    from benchmarks.table9_cells import cell_path
+
+    context.say(f"settings: {', '.join(f'{key}={value}' for key, value in settings.items())}")
+    for row in rows:
+        for attention in attentions:
+            path = cell_path(context, row, attention)
+            done = is_done(path, CELL_KEYS, {"config": settings}, context)
+            context.say(f"{path}: {'done' if done else 'to be measured'}")
+
+
+@contextmanager
+def _out_of_time() -> Iterator[None]:
+    """Raise OutOfTime on SIGUSR1, which Slurm sends shortly before a job's time is over."""
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 if __name__ == "__main__":

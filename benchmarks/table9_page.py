@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.page import origin as origin_of
 from benchmarks.record import CELL_KEYS, Result, read_json
-from benchmarks.targets import ROWS, SPEEDS
+from benchmarks.targets import ROWS, table9_targets
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_text, writing
 from fairseq_plugins.common.pages import Page, Section, bullets, made, site_link
@@ -79,8 +79,8 @@ def draw(cells: Sequence[Result], path: Path) -> None:
             panel.plot(speed, y, "o", color="tab:blue")
             if paper := lrpe_speed.SPEEDS[attention].get(row):
                 panel.plot(paper, y, "D", color="grey", markerfacecolor="none")
-            if bound := SPEEDS[attention].get(row):
-                panel.plot(bound, y, "|", color="tab:red", markersize=14)
+            if target := table9_targets(attention).get(row):
+                panel.plot(target.bound, y, "|", color="tab:red", markersize=14)
         panel.set_yticks(range(len(rows)), [LABELS.get(row, row) for row in rows], fontsize=8)
         panel.invert_yaxis()
         panel.axvline(1.0, color="black", linewidth=0.8)
@@ -94,13 +94,13 @@ def draw(cells: Sequence[Result], path: Path) -> None:
 
 def _columns(row: str, attention: str, cell: Result | None) -> list[str]:
     paper = lrpe_speed.SPEEDS[attention].get(row)
-    bound = SPEEDS[attention].get(row)
+    target = table9_targets(attention).get(row)
     published = f"{paper:.2f}" if paper else DASH
-    aimed = f">= {bound:.2f}" if bound else DASH
+    aimed = target.bound_text if target else DASH
     if cell is None:
         return [published, DASH, DASH, aimed, DASH]
     speed, (first, third) = cell["metrics"]["relative_speed"], cell["metrics"]["quartiles"]
-    verdict = DASH if bound is None else "met" if speed >= bound else "missed"
+    verdict = DASH if target is None else "met" if target.is_met(speed) else "missed"
     return [published, f"{speed:.3f}", f"{first:.3f} to {third:.3f}", aimed, verdict]
 
 
@@ -121,7 +121,7 @@ def describe(cells: Sequence[Result]) -> tuple[str, list[str]]:
         "The paper has one row LRPE and does not say its type: its number stands beside each.",
         f"`{DASH}`: not in the paper, not measured, or the two do not go together.",
     ]
-    return text, [*notes, *_distinct([_model(cell["config"]) for cell in cells])]
+    return text, [*notes, *dict.fromkeys(_model(cell["config"]) for cell in cells)]
 
 
 def _model(config: Mapping[str, Any]) -> str:
@@ -131,10 +131,6 @@ def _model(config: Mapping[str, Any]) -> str:
         f"{config['dtype']}, no dropout; {config['batch']} sequences of {config['length']} "
         "tokens. The paper does not say its sizes here."
     )
-
-
-def _distinct(values: Sequence[Any]) -> list[Any]:
-    return [value for i, value in enumerate(values) if value not in values[:i]]
 
 
 def _range(values: Sequence[int]) -> str:

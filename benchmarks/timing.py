@@ -3,7 +3,8 @@
 import gc
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,19 @@ def synchronize(device: "torch.device") -> None:
         import torch
 
         torch.cuda.synchronize(device)
+
+
+@contextmanager
+def quick_collections() -> Iterator[None]:
+    """Spare the objects that there are, mostly of imported modules, the garbage collector.
+
+    Each measurement begins with a collection, which would else take longer than a small one.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def interleave(

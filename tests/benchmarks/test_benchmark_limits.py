@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from benchmarks.contenders import CONTENDERS, Unavailable, draw, forward_backward
 from benchmarks.context import Context
 from benchmarks.cross_entropy import LOSSES
-from benchmarks.limits import Work, between_peaks, count_work, measure_peaks, rates
-from benchmarks.record import Found
+from benchmarks.limits import Work, count_work, measure_peaks, rates
+from benchmarks.runner import by_cases
 
 CPU = Context("cpu", Path())
 FLOAT = 4
@@ -155,12 +155,12 @@ def test_a_benchmark_between_its_peaks(monkeypatch):
     speeds = iter([(100.0, 10.0), (80.0, 12.0)])
     monkeypatch.setattr("benchmarks.limits.measure_peaks", lambda *_: next(speeds))
 
-    def run(settings, context):
-        found = Found(medians={"a@1": 1.0, "b@1": 1.0, "c@1": 1.0})
+    def cases(settings, context, found):
+        found.medians = {"a@1": 1.0, "b@1": 1.0, "c@1": 1.0}
         found.work = {"a@1": Work(10**10, 1), "b@1": Work(10**10, 1), "c@1": Work()}
-        return found
+        return iter(())
 
-    found = between_peaks(run, shares=("a", "c"))({"peaks": {"gemm_size": 1}}, CPU)
+    found = by_cases(cases, shares=("a", "c"))({"peaks": {"gemm_size": 1}}, CPU)
     assert found.peaks["gflop_per_s"] == [100.0, 80.0] and found.peaks["gb_per_s"] == [10.0, 12.0]
     assert found.peaks["gemm_size"] == 1 and found.peaks["gemm_dtype"] == "float32"
     assert found.ratios == {"a/peak_gemm@1": 0.1}

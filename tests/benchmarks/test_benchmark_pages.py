@@ -1,17 +1,15 @@
 """Pages: every target stands on them, met, missed or without a number."""
 
-import json
-
 import pytest
 
 from benchmarks import page, table9_page
 from benchmarks.catalog import BENCHMARKS
 from benchmarks.cross_entropy import PARTS
-from benchmarks.figure_page import curves
 from benchmarks.limits import Work, join_peaks, rates
+from benchmarks.page import curves
 from benchmarks.record import CELL_KEYS, KEYS
 from benchmarks.table9_page import ROWS
-from benchmarks.targets import FILE, SPEEDS, TARGETS, Target, as_data
+from benchmarks.targets import TARGETS, Target, table9_targets
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.papers import lrpe_speed
 from fairseq_plugins.papers.tables import ATTENTIONS
@@ -55,8 +53,7 @@ def test_met_missed_and_absent():
 
 
 def test_higher_is_better_where_it_is():
-    speed = Target("", "", "", 0.97, at_least=True)
-    time = Target("", "", "", 0.97)
+    speed, time = (Target("", "", "", 0.97, at_least, ["cpu"]) for at_least in (True, False))
     assert speed.is_met(0.97) and speed.is_met(1.2) and not speed.is_met(0.96)
     assert time.is_met(0.97) and time.is_met(0.5) and not time.is_met(0.98)
 
@@ -64,7 +61,7 @@ def test_higher_is_better_where_it_is():
 def test_lines_of_another_device_have_no_verdict():
     ratios = {"linear/flash@2048": 0.5}
     lines, _ = lines_of({"causal": made_up("causal", ratios)})
-    gpu_only = [t.what for t in TARGETS if t.devices == ("gpu",)]
+    gpu_only = [t.what for t in TARGETS if t.devices == ["gpu"]]
     assert {lines[what][-1] for what in gpu_only} == {"no target on a CPU |"}
     lines, _ = lines_of({"causal": made_up("causal", ratios)}, "gpu")
     assert lines[gpu_only[0]][-1] == "met |"
@@ -216,10 +213,11 @@ def test_table9_has_a_figure_and_names_the_site(tmp_path):
 
 
 def test_table9_names_the_papers_numbers_and_targets_of_its_own_rows():
-    for known in (lrpe_speed.SPEEDS, SPEEDS):
-        assert set(known) == set(ATTENTIONS)
-        assert all(set(rows) <= set(ROWS) for rows in known.values())
+    assert set(lrpe_speed.SPEEDS) == set(ATTENTIONS)
+    assert all(set(rows) <= set(ROWS) for rows in lrpe_speed.SPEEDS.values())
     assert set(lrpe_speed.LABELS) == set(ROWS)
+    aimed = [target for a in ATTENTIONS for target in table9_targets(a).values()]
+    assert len(aimed) == sum(target.benchmark == "table9" for target in TARGETS)
 
 
 def test_curves_by_length():
@@ -228,8 +226,3 @@ def test_curves_by_length():
         "seconds": {"linear": [(512, 1.0), (1024, 2.0)]},
         "bytes": {"linear": [(512, 8)]},
     }
-
-
-def test_the_file_of_targets_is_current() -> None:
-    """It is made by `python -m benchmarks.targets`, for whoever reads results without this code."""
-    assert json.loads(FILE.read_text()) == as_data()

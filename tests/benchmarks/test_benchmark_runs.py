@@ -122,7 +122,7 @@ def test_a_failing_benchmark_does_not_stop_the_others(tmp_path, monkeypatch, cap
     def fail(*_):
         raise RuntimeError("no such luck")
 
-    monkeypatch.setattr("benchmarks.kernels.peak_bytes", fail)
+    monkeypatch.setattr("benchmarks.runner.peak_bytes", fail)
     assert run(tmp_path, "--only", "memory,decoding") == 1
     assert "memory: RuntimeError: no such luck" in capsys.readouterr().err
     assert result(tmp_path, "decoding")

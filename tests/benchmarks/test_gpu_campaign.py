@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import campaign, gpu_campaign, paper_speed
-from benchmarks.campaign import SPEEDS, Campaign, Part, parts
+from benchmarks import gpu_campaign, paper_speed
 from benchmarks.catalog import BENCHMARKS
+from benchmarks.gpu_campaign import SPEEDS, Campaign, Part, parts
 
 AROUND = {"source": "1", "versions": {"torch": "2"}, "hardware": {"gpus": ["H200"]}}
 
 
 @pytest.fixture(autouse=True)
 def _known_circumstances(monkeypatch):
-    monkeypatch.setattr(campaign, "circumstances", lambda gpus: AROUND)
+    monkeypatch.setattr(gpu_campaign, "circumstances", lambda gpus: AROUND)
 
 
 class Clock:
@@ -61,7 +61,7 @@ def test_another_source_machine_or_size_is_another_measurement(tmp_path, monkeyp
     assert "done before" in run(tmp_path, some)[1]
     assert "done before" not in run(tmp_path, some, quick=True)[1]
     assert "done before" in run(tmp_path, some, quick=True)[1]
-    monkeypatch.setattr(campaign, "circumstances", lambda gpus: {**AROUND, "source": "2"})
+    monkeypatch.setattr(gpu_campaign, "circumstances", lambda gpus: {**AROUND, "source": "2"})
     assert "done before" not in run(tmp_path, some, quick=True)[1]
 
 
@@ -113,17 +113,17 @@ def test_a_part_that_outlasts_the_budget_is_ended(tmp_path):
 
 def test_ctrl_c_ends_it_and_what_was_done_stays(tmp_path, monkeypatch):
     some = [part("a"), part("b"), part("c")]
-    launch = campaign.ProcessLauncher.__call__
+    launch = gpu_campaign.ProcessLauncher.__call__
 
     def interrupted(self, command, *rest):
         if command == some[1].command:
             raise KeyboardInterrupt
         return launch(self, command, *rest)
 
-    monkeypatch.setattr(campaign.ProcessLauncher, "__call__", interrupted)
+    monkeypatch.setattr(gpu_campaign.ProcessLauncher, "__call__", interrupted)
     assert run(tmp_path, some)[0] == 130
     monkeypatch.undo()
-    monkeypatch.setattr(campaign, "circumstances", lambda gpus: AROUND)
+    monkeypatch.setattr(gpu_campaign, "circumstances", lambda gpus: AROUND)
     status, said, states = run(tmp_path, some)
     assert status == 0 and set(states.values()) == {"done"}
     assert "a: done before" in said and "b: done before" not in said

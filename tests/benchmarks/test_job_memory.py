@@ -12,6 +12,7 @@ import yaml
 from benchmarks import job_memory
 from benchmarks.job_memory import MEASURED, main, make_copy, measure
 from benchmarks.processes import PeakOfChildren, proportional, tree
+from fairseq_plugins.common.errors import WorkError
 
 MIB = 2**20
 # A process whose child, which a thread of it starts, holds memory for a while.
@@ -75,7 +76,7 @@ def test_a_job_is_measured_with_what_it_needs() -> None:
 
 
 def test_a_job_that_fails_is_no_measurement() -> None:
-    with pytest.raises(RuntimeError, match=r"status 3:\nno such luck"):
+    with pytest.raises(WorkError, match=r"status 3:\nno such luck"):
         measure([sys.executable, "-c", "print('no such luck'); raise SystemExit(3)"], most=5)
 
 

@@ -9,12 +9,11 @@ from benchmarks import preparation_curve
 from benchmarks.preparation_curve import (
     MEASURED,
     PHASES,
-    Cost,
-    Size,
     extrapolate,
     measure,
     summarise,
 )
+from fairseq_plugins.common.errors import WorkError
 
 MIB = 2**20
 
@@ -34,7 +33,8 @@ def test_nothing_is_less_for_a_larger_text():
 
 
 def test_times_are_summed_and_memory_is_not():
-    sizes = [Size(n, {p: Cost(2.0 * n, n, 100.0 * n) for p in PHASES}) for n in (10, 20)]
+    costs = {n: dict(zip(MEASURED, (2.0 * n, n, 100.0 * n), strict=True)) for n in (10, 20)}
+    sizes = [{"words": n, "costs": dict.fromkeys(PHASES, cost)} for n, cost in costs.items()]
     found = summarise(sizes, 100)
     assert found["learn"]["cpu_seconds"]["line"] == pytest.approx(100)
     assert found["all"]["wall_seconds"]["line"] == pytest.approx(200 * len(PHASES))
@@ -52,16 +52,16 @@ def test_what_work_takes_is_seen_from_outside():
         time.sleep(0.3)
 
     busy, idle = measure(calculate), measure(sleep)
-    assert busy.cpu_seconds >= 0.3 > idle.cpu_seconds
-    assert idle.wall_seconds >= 0.3
-    assert busy.peak_mib > idle.peak_mib + 150
+    assert busy["cpu_seconds"] >= 0.3 > idle["cpu_seconds"]
+    assert idle["wall_seconds"] >= 0.3
+    assert busy["peak_mib"] > idle["peak_mib"] + 150
 
 
 def test_work_that_fails_is_no_measurement():
     def fail():
         raise SystemExit(3)
 
-    with pytest.raises(RuntimeError, match="status 3"):
+    with pytest.raises(WorkError, match=r"status 3"):
         measure(fail)
 
 

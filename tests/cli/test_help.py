@@ -21,7 +21,7 @@ def commands() -> list[str]:
     found = {"scripts/convert_roberta.py"}
     for path in [*ROOT.glob("fairseq_plugins/**/*.py"), *ROOT.glob("benchmarks/*.py")]:
         text = path.read_text()
-        if PROGRAM in text and "argparse" in text:
+        if PROGRAM in text and "Parser" in text:
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             found.add(f"-m {name.removesuffix('.__main__')}")
     for path in ROOT.glob("scripts/*.sh"):

@@ -1,0 +1,201 @@
+"""The runner of all benchmarks: their form, and how their cases are timed.
+
+A benchmark is data (``Benchmark``) and a generator of cases. The generator checks what it will time
+against formulas in float64, which raises ``Mismatch`` before anything is timed, and yields a
+``Case`` for each size; its calls are timed in turns.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from benchmarks.context import BOTH, Context, Settings
+from benchmarks.limits import Work, count_work, rates, with_peaks
+from benchmarks.memory import peak_bytes
+from benchmarks.record import (
+    Found,
+    Result,
+    circumstances,
+    is_current,
+    measured,
+    read_json,
+    short,
+)
+from benchmarks.timing import Pace, interleave, quick_collections
+from fairseq_plugins.common.files import write_json
+
+Call = Callable[[], object]
+Measure = Callable[[Settings, Context], Found]
+QUICK = Pace(0.0, 2, 2)
+# Sizes beyond the caches that reach a device's peaks.
+_PEAKS = {
+    "cpu": {"gemm_size": 1024, "copy_bytes": 2**28, "repetitions": 9},
+    "gpu": {"gemm_size": 8192, "copy_bytes": 2**31, "repetitions": 20},
+}
+_QUICK_PEAKS = {"gemm_size": 64, "copy_bytes": 2**16, "repetitions": 3}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Calls that take turns, and what is computed from their times and memory.
+
+    Attributes:
+        runs: timed calls, by the key of their time.
+        ratios: the keys of two times, by the key of their ratio.
+        prepare: untimed setup, by the key of the call.
+        steps: number by which times are divided.
+        work: work of calls that cannot be counted, by the key of their time.
+        memory: calls whose peak memory is measured, by its key.
+        kept: bytes of it that are not counted.
+        memory_ratios: a key of peak memory, and another one or a number of bytes, by the key of
+            their ratio.
+    """
+
+    runs: Mapping[str, Call] = field(default_factory=dict)
+    ratios: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    prepare: Mapping[str, Callable[[], None]] = field(default_factory=dict)
+    steps: int = 1
+    work: Mapping[str, Work] = field(default_factory=dict)
+    memory: Mapping[str, Call] = field(default_factory=dict)
+    kept: int = 0
+    memory_ratios: Mapping[str, tuple[str, str | int]] = field(default_factory=dict)
+
+
+Cases = Callable[[Settings, Context, Found], Iterator[Case]]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark.
+
+    Attributes:
+        summary: what it measures.
+        measure: its function.
+        pace: number of turns.
+        sizes: settings on a CPU; with ``contenders``, the number of ``lengths`` of each.
+        gpu: settings that differ on a GPU; None if it does not run there.
+        quick: settings that differ in a quick run.
+        minutes: an estimate on a data-centre GPU.
+        more: makes further settings; given instead of peaks where no products are timed.
+    """
+
+    summary: str
+    measure: Measure
+    pace: Pace
+    sizes: Settings
+    gpu: Settings | None = None
+    quick: Settings = field(default_factory=dict)
+    minutes: float = 5.0
+    more: Callable[[], Settings] | None = None
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return BOTH[:1] if self.gpu is None else BOTH
+
+    def settings(self, device: str, quick: bool) -> Settings:
+        """Return the settings, as the JSON records them."""
+        own = self.gpu or {} if device == "gpu" else {}
+        found = {**self.sizes, **own, **(self.quick if quick else {})}
+        if "contenders" in found:
+            lengths, counts = found.pop("lengths"), found["contenders"]
+            found["contenders"] = {name: lengths[:count] for name, count in counts.items()}
+        found["pace"] = vars(QUICK if quick else self.pace)
+        if self.more:
+            return found | self.more()
+        return found | {"peaks": _QUICK_PEAKS if quick else _PEAKS[device]}
+
+
+def by_cases(cases: Cases, shares: Sequence[str] = ()) -> Measure:
+    """Make a benchmark's function from its cases, between two measurements of the peaks.
+
+    Args:
+        cases: yields the cases; what it adds to the results is kept.
+        shares: contenders whose share of the peak product becomes a ratio, as
+            ``linear/peak_gemm@512``.
+    """
+
+    def run(settings: Settings, context: Context) -> Found:
+        found = Found()
+        for case in cases(settings, context, found):
+            _add_times(case, found, settings, context)
+            _add_memory(case, found, context)
+        return found
+
+    def measure(settings: Settings, context: Context) -> Found:
+        if "peaks" not in settings:
+            return run(settings, context)
+        found, peaks = with_peaks(lambda: run(settings, context), settings["peaks"], context)
+        found.peaks = peaks
+        for key, work in found.work.items():
+            found.rates[key] = rates(work, found.medians[key], peaks)
+            name, _, size = key.partition("@")
+            share = found.rates[key]["of_peak_gemm"]
+            if name in shares and share is not None:
+                found.ratios[f"{name}/peak_gemm@{size}"] = share
+        return found
+
+    return measure
+
+
+def _add_times(case: Case, found: Found, settings: Settings, context: Context) -> None:
+    """Time the calls in turns, and count their work after that."""
+    if not case.runs:
+        return
+    pace = Pace(**settings["pace"])
+    samples = interleave(case.runs, pace, context.device, prepare=case.prepare)
+    found.add(samples, case.steps)
+    times = (f"{key} {1e3 * found.medians[key]:.1f} ms" for key in case.runs)
+    context.say(f"  {', '.join(times)}")
+    for key, pair in case.ratios.items():
+        found.add_ratio(key, samples.ratios(*pair))
+        context.say(f"  {key}: {found.ratios[key]:.2f}")
+    if "peaks" in settings:
+        for key, run in case.runs.items():
+            found.work[key] = case.work.get(key) or count_work(run)
+
+
+def _add_memory(case: Case, found: Found, context: Context) -> None:
+    """Measure peak memory, after a call in which kernels are compiled."""
+    for key, run in case.memory.items():
+        run()
+        found.values[key] = peak_bytes(run, context.device) - case.kept
+    for key, (one, other) in case.memory_ratios.items():
+        base = other if isinstance(other, int) else found.values[other]
+        found.ratios[key] = short(found.values[one] / max(base, 1))
+        context.say(f"  {key}: {found.ratios[key]:.3f}")
+    if context.device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def is_done(path: Path, keys: Sequence[str], settings: Settings, context: Context) -> bool:
+    """Return whether a JSON has these settings, and present sources, versions and hardware."""
+    before = None if context.force else read_json(path, keys)
+    expected = {**settings, **circumstances(context.gpus)}
+    return before is not None and is_current(before, expected)
+
+
+def measure_once(
+    path: Path,
+    keys: Sequence[str],
+    settings: Settings,
+    work: Callable[[], Result],
+    context: Context,
+) -> Result | None:
+    """Measure and write a JSON, unless it is current; return what is new.
+
+    Args:
+        path: the JSON.
+        keys: its keys, in order.
+        settings: as in ``is_done``.
+        work: measures; what it returns has `keys` but for the command and the provenance.
+        context: the run.
+    """
+    if is_done(path, keys, settings, context):
+        return None
+    with quick_collections():
+        found, about = measured(work, context.command, context.gpus)
+    result = {**found, **about}
+    write_json(path, {key: result[key] for key in keys})
+    return result
