@@ -2,12 +2,16 @@
 
 from pathlib import Path
 
+import pytest
+
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner import rehearsal
-from fairseq_plugins.runner.rehearsed_training import fill_dictionary
+from fairseq_plugins.runner.launcher import ProcessLauncher
+from fairseq_plugins.runner.rehearsed_training import KINDS, fill_dictionary, train
+from tests.integration import toy_repository as toy
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 VOCABULARY = 267_744
@@ -52,3 +56,12 @@ def test_a_dictionary_is_filled_behind_its_own_entries(tmp_path):
     fill_dictionary(path, 5)
     lines = path.read_text().splitlines()
     assert lines[:2] == ["a 3", "b 2"] and len({line.split()[0] for line in lines}) == 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_of_each_kind_trains_goes_on_in_two_processes_and_is_evaluated(kind, tmp_path):
+    root = toy.make_repository(tmp_path / "root", {}, ())
+    took = train(root, kind, launcher=ProcessLauncher(root, {"PYTHONPATH": str(root)}), scale="toy")
+    assert f"{kind}: 2 updates" in took and "another update from it in 2 processes" in took
+    assert not (root / "checkpoints" / "rehearsal" / kind).exists()
