@@ -60,7 +60,6 @@ _ON_A_CPU = (
     "common.fp16=false",
     "dataset.batch_size=1",
     "dataset.num_workers=0",
-    "dataset.disable_validation=true",
     "optimization.update_freq=[1]",
     "checkpoint.save_interval_updates=0",
 )
@@ -134,10 +133,10 @@ def train(
     memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     size = (root / checkpoint).stat().st_size
     update(UPDATES + 1, _TOGETHER, _TORCHRUN)
-    steps = planned.experiment.steps(training, checkpoint, planned.run, 0)
-    for step in steps:
+    planned.experiment.measure(training, root / folder)  # ValueError: the log has no number
+    for step in planned.experiment.steps(training, checkpoint, planned.run, 0):
         run_command(launch, step.command, root / folder / step.log)
-        step.read(root / folder / step.log)  # ValueError: it has no number
+        step.read(root / folder / step.log)
     estimate = memory_of(
         _in_full_precision(training.config), count_parameters(training, vocabulary), vocabulary
     )
@@ -146,7 +145,7 @@ def train(
         f"{name}: {UPDATES} updates of {kind.table}'s recipe ({row}) with at most "
         f"{memory / GIB:.1f} GiB of memory ({estimate / GIB:.1f} GiB estimated, without Python "
         f"and PyTorch themselves), a checkpoint of {size / 1e9:.2f} GB, another update from it in "
-        f"{_PROCESSES} processes, and {len(steps)} commands of its evaluation"
+        f"{_PROCESSES} processes, and its evaluation"
     )
 
 
