@@ -35,7 +35,8 @@ print("commit", run["commit"][:12], "on", run["hardware"].get("cpu", run["hardwa
 print(run["command"][0][:96], "...")
 
 # %% [markdown]
-# The configuration is whole: what the encoding was is in the model's part of it.
+# The model's options are in its configuration; settings that many runs share are in the recipe that
+# it names.
 
 # %%
 model = run["config"]["model"]

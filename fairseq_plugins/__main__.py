@@ -16,7 +16,7 @@ PROGRAM = "fairseq-pe"
 COMMANDS = {
     "encodings": ("fairseq_plugins.catalog", "the position encodings, and the options of one"),
     "doctor": ("fairseq_plugins.cli.doctor", "what is installed, and whether training can run"),
-    "prepare": ("fairseq_plugins.cli.prepare", "data folders: lm, mlm, mt, glue, squad, toy"),
+    "prepare": ("fairseq_plugins.cli.prepare", "data folders, and a published model to start from"),
     "table": ("fairseq_plugins.cli.train_table", "train, evaluate and show a paper's table"),
     "compare": ("fairseq_plugins.cli.compare", "encodings on your own text, in some minutes"),
     "finetune": ("fairseq_plugins.cli.finetune", "a published model on your own labelled data"),

@@ -24,7 +24,7 @@ def get_parser() -> argparse.ArgumentParser:
         prog="fairseq-pe results",
         description="Print results as one tidy table (csv or json: a line for each number of each "
         "run), or the cells of one table for a paper (markdown or latex: means over seeds with "
-        "95 %% intervals, n the number of seeds).",
+        "95 % intervals, n the number of seeds).",
     )
     parser.add_argument(
         "tables", nargs="*", metavar="TABLE", help="as `fairseq-pe table` takes it (default: all)"

@@ -10,7 +10,7 @@ from pathlib import Path
 from fairseq_plugins.common.cpu import usable_cores
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.files import read_bytes, write_bytes, write_text
-from fairseq_plugins.common.provenance import describe_data
+from fairseq_plugins.common.provenance import commit, describe_data
 from fairseq_plugins.common.root import ROOT, configs_folder, data_folder, from_root, root_folder
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.one_text import split_lines
@@ -32,6 +32,7 @@ from fairseq_plugins.runner.checkpoints import exclusive
 from fairseq_plugins.runner.finetuning import Data, FineTuning, Settings
 from fairseq_plugins.runner.launcher import get_launchers
 from fairseq_plugins.runner.progress import DONE, Progress
+from fairseq_plugins.runner.table_run import warn_of_changes
 
 _WORKERS = 2
 # An adaptation passes so often over its text, within these numbers of updates.
@@ -65,15 +66,17 @@ def fine_tune(args: argparse.Namespace) -> None:
     if left := [one for one in runs if args.force or not one.is_done]:
         print(_intention(left), flush=True)
     results, lines = [], []
+    head = commit(ROOT)  # now: the code that runs is the code of this moment
     with (
         get_launchers(ROOT, 0, [{"OMP_NUM_THREADS": str(usable_cores())}]) as (launcher,),
         Progress(args.data.name, [one.name for one in runs]) as progress,
     ):
+        warn_of_changes(ROOT, head, progress.say)
         for one in runs:
             with exclusive(ROOT / one.folder, progress.say):
                 if args.force:
                     one.remove()
-                metrics = one.run(launcher, progress)
+                metrics = one.run(launcher, progress, head)
             numbers = ", ".join(f"{name} {value:.2f}" for name, value in metrics.items())
             progress.change(one.name, DONE, numbers)
             lines.append(f"{one.name}: {numbers}")

@@ -27,7 +27,8 @@ from fairseq_plugins.runner.launcher import Launcher
 from fairseq_plugins.runner.progress import EVALUATING, Progress
 
 HEAD = "own"  # name of the classification head
-RECORD = "finetune.json"  # in the folder of a model: settings and scores
+RECORD = "finetune.json"  # in the folder of a model: settings, scores and the commit measured at
+_MEASURED = ("metrics", "commit")  # its keys that are no settings
 _SAMPLE = 256  # tokens of a sample to adapt on
 _WARMUP = 0.06  # of the updates, as in the recipes of GLUE
 # Few examples are epochs of few updates, each of which would validate and save for seconds.
@@ -179,8 +180,10 @@ class FineTuning:
         config = record(compose_recipe(configs, recipe, words))
         return Training(Variant(name, recipe), folder, words, config).with_sizes(self.start)
 
-    def run(self, launcher: Launcher, progress: Progress) -> dict[str, float]:
+    def run(self, launcher: Launcher, progress: Progress, commit: str) -> dict[str, float]:
         """Train what is not trained yet; return the metrics in per cent.
+
+        commit: of the code, recorded with new metrics.
 
         Raises:
             OptionError: the folder has a model of other data or settings.
@@ -188,7 +191,7 @@ class FineTuning:
         """
         path, described = self.root / self.folder / RECORD, self._described()
         found = self._recorded() or {**described, "metrics": None}
-        if {**found, "metrics": None} != {**described, "metrics": None}:
+        if {key: found[key] for key in found if key not in _MEASURED} != described:
             raise OptionError(
                 f"--output must be another folder, or --force given: {self.folder} has a model of "
                 "other data, start or settings"
@@ -201,7 +204,7 @@ class FineTuning:
             measured = evaluate_task(
                 self.checkpoint, self.root / self.data.folder, self.data.task, self.data.subset
             )
-            found["metrics"] = measured["metrics"]
+            found |= {"metrics": measured["metrics"], "commit": commit}
             write_json(path, found)
         return dict(found["metrics"])
 

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -123,19 +123,20 @@ def start_workers(
         else get_launchers(root, gpus, environments(jobs, gpus)) as launchers,
         Progress(title, [one.run.name for one in planned], jobs) as progress,
     ):
-        if commit.endswith("-dirty"):
-            progress.say(_dirty_warning(root, commit))
+        warn_of_changes(root, commit, progress.say)
         context = RunContext(
             root, launchers[0], progress, interruption, options, commit, sources, threads
         )
         yield [TableRunner(replace(context, launcher=launch)) for launch in launchers]
 
 
-def _dirty_warning(root: Path, commit: str) -> str:
-    """Warn, before training, that the recorded commit does not have all that runs."""
+def warn_of_changes(root: Path, commit: str, say: Callable[[str], None]) -> None:
+    """Warn, before training, if the recorded commit does not have all that runs."""
+    if not commit.endswith("-dirty"):
+        return
     files = provenance.uncommitted(root)
     more = f" and {len(files) - _MOST_NAMED} more" if len(files) > _MOST_NAMED else ""
-    return (
+    say(
         f"Warning: results are recorded as of {commit[:10]}-dirty, which means commit "
         f"{commit[:10]} and changes that nobody else has (new or changed: "
         f"{', '.join(files[:_MOST_NAMED])}{more})."

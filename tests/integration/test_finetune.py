@@ -1,10 +1,12 @@
 """`fairseq-pe finetune` from a small published-style model to scores and predictions."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from fairseq_plugins.cli import finetune
+from fairseq_plugins.common import provenance
 from fairseq_plugins.integrations.published import prepare_start
 from fairseq_plugins.runner import finetune_command
 from tests.integration import toy_repository as toy
@@ -40,6 +42,8 @@ def test_own_examples_fine_tune_a_start_with_and_without_exchange(root, capsys):
     assert table[0] == ["n", "sentence", "prediction", "probability"]
     assert [line[0] for line in table[1:]] == ["1", "2", "3"]
     assert table[1][1:] == table[3][1:] and table[1][2] in ("yes", "no")
+    recorded = json.loads((folder / "base-vanilla-s1" / "finetune.json").read_text())
+    assert recorded["commit"] == provenance.commit(root)
     before = (folder / "rope-vanilla-s1" / "tuned" / "checkpoint_last.pt").stat().st_mtime_ns
     assert finetune.main(words) == 0
     assert "updates" not in capsys.readouterr().out
