@@ -43,7 +43,7 @@ def proportional(pid: int) -> int:
 
 
 class PeakOfChildren:
-    """A context that samples the memory of this process's descendants.
+    """A context that samples the memory of this process's descendants that start within it.
 
     Args:
         every: seconds between samples.
@@ -59,8 +59,10 @@ class PeakOfChildren:
         self.bytes = self.looks = 0
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory")
+        self._before: frozenset[int] = frozenset()
 
     def __enter__(self) -> Self:
+        self._before = frozenset(tree(os.getpid()))
         self._thread.start()
         return self
 
@@ -75,8 +77,8 @@ class PeakOfChildren:
 
     def _watch(self) -> None:
         while True:
-            _, *children = tree(os.getpid())
-            self.bytes = max(self.bytes, sum(map(self._size, children)))
+            started = (pid for pid in tree(os.getpid()) if pid not in self._before)
+            self.bytes = max(self.bytes, sum(map(self._size, started)))
             self.looks += 1
             if self._is_over.wait(self._every):
                 return
