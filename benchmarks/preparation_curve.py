@@ -52,9 +52,10 @@ def measure(work: Callable[[], object]) -> Cost:
         WorkError: the process failed.
     """
     process = multiprocessing.get_context("fork").Process(target=work)
+    peak = PeakOfChildren(_SAMPLED_EVERY, resident)
     before, began = os.times(), time.monotonic()
     process.start()  # before the thread that samples, which a fork must not copy
-    with PeakOfChildren(_SAMPLED_EVERY, resident) as peak:
+    with peak:
         process.join()
     wall, after = time.monotonic() - began, os.times()
     if process.exitcode:

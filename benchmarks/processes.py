@@ -43,7 +43,7 @@ def proportional(pid: int) -> int:
 
 
 class PeakOfChildren:
-    """A context that samples the memory of this process's descendants that start within it.
+    """A context that samples the memory of the descendants that this process starts after it.
 
     Args:
         every: seconds between samples.
@@ -59,10 +59,9 @@ class PeakOfChildren:
         self.bytes = self.looks = 0
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory")
-        self._before: frozenset[int] = frozenset()
+        self._before = frozenset(tree(os.getpid()))
 
     def __enter__(self) -> Self:
-        self._before = frozenset(tree(os.getpid()))
         self._thread.start()
         return self
 
