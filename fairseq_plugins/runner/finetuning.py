@@ -74,7 +74,7 @@ class Settings:
 
     @property
     def changes_start(self) -> bool:
-        """Whether the model differs from the start, whose positions are learned."""
+        """Return whether the model differs from the start, whose positions are learned."""
         return self.encoding not in (BASE, "learned") or self.attention != "vanilla"
 
 
