@@ -5,6 +5,7 @@ other here, so that a buffer which grows with them has other sizes.
 """
 
 import copy
+import gc
 import importlib
 from pathlib import Path
 
@@ -43,18 +44,26 @@ def compare_with_plain(rank: int, store: Path) -> None:
     base.draw_seed = lambda: torch.tensor(5)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     for name, attention in CASES:
-        torch.manual_seed(0)
-        plain = Layer(name, attention, causal=True)
-        wrapped = DistributedDataParallel(copy.deepcopy(plain))
-        assert wrapped.broadcast_buffers
-        for lengths in LENGTHS:
-            x = tokens(1, lengths[rank])
-            found, expected = (layer(x, count(x.size(1))) for layer in (wrapped, plain))
-            torch.testing.assert_close(found, expected, msg=name)
-            for output in (found, expected):
-                output.square().mean().backward()
-            descend(plain, wrapped, name)
+        train(name, attention, [lengths[rank] for lengths in LENGTHS])
+    # A wrapper that outlives the group ends it while it holds Python's lock, for which the group's
+    # threads may wait.
+    gc.collect()
     dist.destroy_process_group()
+
+
+def train(name: str, attention: str, lengths: list[int]) -> None:
+    """Train one layer, wrapped and plain, on a batch of each length."""
+    torch.manual_seed(0)
+    plain = Layer(name, attention, causal=True)
+    wrapped = DistributedDataParallel(copy.deepcopy(plain))
+    assert wrapped.broadcast_buffers
+    for length in lengths:
+        x = tokens(1, length)
+        found, expected = (layer(x, count(length)) for layer in (wrapped, plain))
+        torch.testing.assert_close(found, expected, msg=name)
+        for output in (found, expected):
+            output.square().mean().backward()
+        descend(plain, wrapped, name)
 
 
 def descend(plain: Layer, wrapped: DistributedDataParallel, name: str) -> None:
