@@ -11,6 +11,17 @@ RUN = """
 import json, sys
 for name in ("fairseq", "hydra", "omegaconf"):
     sys.modules[name] = None
+import torch
+import fairseq_plugins.kernels
+from fairseq_plugins.attention import build_attention
+from fairseq_plugins.encodings import ENCODINGS, build_encoding
+at = torch.arange(5).unsqueeze(0)
+for name, entry in ENCODINGS.items():
+    shape = dict(num_heads=2, head_dim=8, causal=entry.refusal(causal=True) is None)
+    encoding = build_encoding(name, vocab_size=9, **shape)
+    attention = build_attention("vanilla", encoding, **shape)
+    q = torch.randn(1, 2, 5, 8)
+    assert attention(q, q, q, q_positions=at, k_positions=at)[0].shape == q.shape
 from fairseq_plugins.__main__ import main
 statuses = []
 for words in json.loads(sys.argv[1]):
@@ -21,8 +32,8 @@ print(json.dumps(statuses))
 """
 
 
-def test_the_catalogue_is_whole_and_the_doctor_says_what_is_missing(tmp_path):
-    """In one process, whose imports take longer than all of the commands."""
+def test_every_encoding_works_and_the_doctor_says_what_is_missing(tmp_path):
+    """In one process, whose imports take longer than all of the rest."""
     page = tmp_path / "page.md"
     commands = [
         ["encodings"],
