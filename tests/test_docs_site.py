@@ -15,10 +15,13 @@ from PIL import Image
 from fairseq_plugins.encodings import ENCODINGS
 from tests.documentation import ROOT, build_documentation
 
-pytestmark = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in ("material", "mkdocstrings")),
-    reason="`make docs` installs what the site is built with",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        any(importlib.util.find_spec(name) is None for name in ("material", "mkdocstrings")),
+        reason="`make docs` installs what the site is built with",
+    ),
+]
 DRAWN = {"learned", "xl"}
 NOT_LOADED = {"canonical", "next", "prev", "alternate"}  # links of a head that only tell
 

@@ -134,8 +134,8 @@ def one_case_per_name() -> list[tuple[str, str, bool]]:
     return [cases[i % len(cases)] for i, cases in enumerate(having)]
 
 
-# Each set of hooks once; the others take minutes together.
-ONE_GRAPH = first_of_each_kind(one_case_per_name(), lambda case: hooks_of(case[0]), case_id)
+# Each attention and direction once; the others take minutes together.
+ONE_GRAPH = first_of_each_kind(one_case_per_name(), lambda case: case[1:], case_id)
 
 
 @pytest.mark.parametrize("case", ONE_GRAPH)
@@ -156,17 +156,9 @@ def test_the_default_backend_agrees(name):
         compare(case, "inductor", padded=False)
 
 
-@pytest.mark.parametrize(
-    ("normalizer", "options"),
-    [
-        ("encoded", {"decay": True}),
-        pytest.param("encoded", {}, marks=pytest.mark.slow),
-        pytest.param("plain", {}, marks=pytest.mark.slow),
-        pytest.param("plain", {"decay": True}, marks=pytest.mark.slow),
-        pytest.param("none", {}, marks=pytest.mark.slow),
-        pytest.param("none", {"decay": True}, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"decay": True}], ids=str)
+@pytest.mark.parametrize("normalizer", ["encoded", "plain", "none"])
 def test_several_chunks_and_any_normaliser_are_one_graph(options, normalizer):
     encoding = build("per", **options)
     module = build_attention(
@@ -202,7 +194,7 @@ def arguments(encoding: PositionEncoding) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize(
-    "name", first_of_each_kind(EMBEDDING, lambda name: ENCODINGS[name].cls, str)
+    "name", first_of_each_kind(EMBEDDING, lambda name: ENCODINGS[name].hooks, str)
 )
 def test_an_embedding_is_one_graph(name):
     causal = ENCODINGS[name].refusal(causal=True) is None
@@ -229,7 +221,7 @@ def test_an_embedding_is_one_graph(name):
             ("xl", "vanilla", True),
             ("lrpe_type7", "linear", False),
         ],
-        lambda case: case[1],
+        lambda case: None,
         case_id,
     ),
 )
@@ -280,7 +272,7 @@ def test_a_graph_takes_any_position_in_its_first_pass(name):
         torch.testing.assert_close(compiled(unknown), function(unknown))
 
 
-@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+@pytest.mark.parametrize("attention", [pytest.param("vanilla", marks=pytest.mark.slow), "linear"])
 def test_a_compiled_attention_draws_as_the_plain_one(attention, monkeypatch):
     """Another noise at every pass, which follows from the seed of torch's generator."""
     monkeypatch.setattr("fairseq_plugins.attention.base.draw_seed", draw_seed)
@@ -296,7 +288,7 @@ def test_a_compiled_attention_draws_as_the_plain_one(attention, monkeypatch):
     torch.testing.assert_close(*outputs, atol=2e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("rows", [8, 3])
+@pytest.mark.parametrize("rows", [pytest.param(8, marks=pytest.mark.slow), 3])
 def test_sines_of_many_rows_are_one_graph(rows):
     encoding = build("spe")
     compiled = torch.compile(encoding.transform_query, backend="aot_eager", fullgraph=True)

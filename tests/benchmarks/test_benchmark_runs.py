@@ -24,7 +24,7 @@ def run(output, *words):
     return program.main(["--quick", "--machine", "here", "--output", str(output), *words])
 
 
-LONG = ("figure", "memory", "cross_entropy", "table9")
+LONG = tuple(name for name in BENCHMARKS if name not in ("causal", "preparation"))
 
 
 def result(output, name):
@@ -85,6 +85,7 @@ def assert_limits(name, result):
             assert ratio == numbers["rates"][key]["of_peak_gemm"]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_counted_keeps_its_times(tmp_path, monkeypatch):
     def fail(*_):
         raise RuntimeError("no such formula")
@@ -165,6 +166,7 @@ def test_unknown_name_gives_the_nearest(capsys):
     assert "Did you mean 'decoding'?" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_peer_that_is_not_installed_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(preparation, "_version", lambda name: None if name == "tokenizers" else "1")
     assert run(tmp_path, "--only", "preparation") == 0
@@ -213,6 +215,7 @@ def test_a_gpu_run_without_a_gpu_is_refused(main, monkeypatch, capsys, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_table9_cells(tmp_path, capsys):
     words = ["--quick", "--output", str(tmp_path), "--rows", "rope,t5", "--attention", "linear"]
     assert table9.main(words) == 0

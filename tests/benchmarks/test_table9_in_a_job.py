@@ -77,6 +77,7 @@ def test_a_job_notes_that_it_is_done(repository):
     assert json.loads(cell.read_text())["command"] == command
 
 
+@pytest.mark.slow
 def test_warned_of_its_time_limit_it_goes_back_and_on(repository, asked, warned, capsys):
     words = [*WORDS, *in_job(repository)]
     assert table9.main(words) == 0

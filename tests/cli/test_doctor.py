@@ -18,6 +18,7 @@ from fairseq_plugins.cli.doctor import (
     carries,
     diagnose,
 )
+from fairseq_plugins.cli.doctor import main as doctor_main
 from fairseq_plugins.kernels.backend import CAPABILITY
 
 ROOT = Path(__file__).parents[2]
@@ -136,11 +137,11 @@ def test_optional_packages_are_no_problem():
     assert with_both["triton"] == "3.4.0"
 
 
-def run_doctor(*words, before=""):
+def run_doctor(before):
     """``python -m fairseq_plugins doctor`` in a fresh process, after the statement ``before``."""
     code = (
         f"import runpy, sys; {before}\n"
-        f"sys.argv = ['fairseq_plugins', 'doctor', *{words!r}]\n"
+        "sys.argv = ['fairseq_plugins', 'doctor']\n"
         "runpy.run_module('fairseq_plugins', run_name='__main__', alter_sys=True)"
     )
     return subprocess.run(
@@ -148,16 +149,9 @@ def run_doctor(*words, before=""):
     )
 
 
-def test_here_training_can_run():
-    done = subprocess.run(
-        [sys.executable, "-m", "fairseq_plugins", "doctor", "--json"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    report = json.loads(done.stdout)
+def test_here_training_can_run(capsys):
+    assert doctor_main(["--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
     assert report["ok"]
     assert report["found"]["python"] == ".".join(map(str, sys.version_info[:3]))
     assert set(report) == {"ok", "found", "attention_paths", "problems"}
@@ -165,17 +159,18 @@ def test_here_training_can_run():
 
 @pytest.mark.parametrize("package", ["torch", "fairseq"])
 def test_without_a_package_the_doctor_says_so(package):
-    done = run_doctor(before=f"sys.modules[{package!r}] = None")
+    done = run_doctor(f"sys.modules[{package!r}] = None")
     assert done.returncode == 1, done.stdout + done.stderr
     assert f"{package} cannot be imported: not installed" in done.stdout
     assert "make setup" in done.stdout
 
 
-def test_an_apex_that_is_not_nvidias_is_not_taken_for_it(tmp_path):
+def test_an_apex_that_is_not_nvidias_is_not_taken_for_it(tmp_path, monkeypatch, capsys):
     (tmp_path / "apex.py").write_text("__version__ = '0.9'\n")
-    done = run_doctor("--json", before=f"sys.path.insert(0, {str(tmp_path)!r})")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "not NVIDIA's" in json.loads(done.stdout)["found"]["apex"]
+    monkeypatch.syspath_prepend(tmp_path)
+    assert doctor_main(["--json"]) == 0
+    assert "not NVIDIA's" in json.loads(capsys.readouterr().out)["found"]["apex"]
+    del sys.modules["apex"]
 
 
 def test_help_names_every_command(capsys):

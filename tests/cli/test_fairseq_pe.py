@@ -27,6 +27,7 @@ def test_every_script_that_makes_data_has_its_words():
         assert find([*words.split()[1:], "--output", "x"]) == (script, len(words.split()) - 1)
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_error():
     command = [sys.executable, "-m", "fairseq_plugins", "encodings"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -66,6 +67,7 @@ def test_unknown_words_end_with_two(capsys, words, said):
     assert said in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_what_is_not_installed_is_named_with_its_extra():
     code = (
         "import sys; sys.modules['fairseq'] = None\n"

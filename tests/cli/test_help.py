@@ -53,7 +53,15 @@ def seconds_of_python() -> float:
     return run("-c", "import argparse")[0]
 
 
-@pytest.mark.parametrize("words", commands())
+def is_quick(words: str) -> bool:
+    """Whether it is a command of `fairseq-pe` itself; the others take two processes each too."""
+    return words.removeprefix("-m fairseq_plugins ") in COMMANDS
+
+
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param(each, marks=[pytest.mark.slow] * (not is_quick(each))) for each in commands()],
+)
 def test_help_takes_no_longer_than_python_and_says_nothing_else(words):
     for time in range(4):
         # Measured again beside it where it seems slow: a busy machine slows both.

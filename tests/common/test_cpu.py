@@ -52,9 +52,8 @@ def numbers(code: str, program: str = COMMANDS[0], **settings: str) -> list[int]
     return [int(word) for word in done.stdout.split()]
 
 
-@pytest.mark.parametrize(
-    "program", [COMMANDS[0], pytest.param(COMMANDS[1], marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("program", COMMANDS)
 def test_denormals_are_zero_in_every_thread_and_freed_memory_is_kept(program: str) -> None:
     """In one process, which takes longer to start than both take to see."""
     denormals, faults = numbers(DENORMALS + FAULTS, program)
@@ -63,18 +62,18 @@ def test_denormals_are_zero_in_every_thread_and_freed_memory_is_kept(program: st
         assert faults < PAGES / 10
 
 
+@pytest.mark.slow
 def test_a_program_that_imports_modules_keeps_its_denormals() -> None:
     assert run(DENORMALS, "/a/bin/pytest") == 4_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="a setting of glibc")
 @pytest.mark.parametrize(
     "settings",
     [
         {"MALLOC_MMAP_THRESHOLD_": "131072"},
-        pytest.param(
-            {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=131072"}, marks=pytest.mark.slow
-        ),
+        {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=131072"},
     ],
 )
 def test_settings_of_the_environment_stay(settings: dict[str, str]) -> None:

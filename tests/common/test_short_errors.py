@@ -8,6 +8,7 @@ from fairseq_plugins.common.short_errors import TRACEBACK
 from tests.forks import Command, run_forks
 from tests.integration.helpers import REPOSITORY
 
+pytestmark = pytest.mark.slow  # six commands, each in a process of its own
 ROUTES = {
     "hydra": (
         "-m fairseq_cli.hydra_train --config-dir {configs} --config-name wikitext103_lm "

@@ -47,10 +47,14 @@ def train(row: str, attention: str, scale: str, data: Path, folder: Path, **more
 
 
 def mechanism(cell: tuple[str, str]) -> tuple[object, ...]:
-    """The attention, and the hooks of an encoding and what it refuses: tests of models have all."""
+    """The attention, whether an encoding is added to words and what it refuses.
+
+    Tests of models have all.
+    """
     row, attention = cell
     entry = get_entry(row.removesuffix("_only"))
-    return attention, entry.hooks, entry.refusal(causal=True) is None, row.endswith("_only")
+    refused = entry.refusal(causal=True) is None
+    return attention, "embed" in entry.hooks, refused, row.endswith("_only")
 
 
 CELLS = [(row, attention) for row in ROWS for attention in ATTENTIONS]

@@ -333,6 +333,7 @@ def test_another_task_is_refused(data: Path, checkpoints: dict[str, Path], tmp_p
         assert message in error and task in error
 
 
+@pytest.mark.slow
 def test_in_a_process_of_its_own(data: Path, checkpoints: dict[str, Path]) -> None:
     """Which has loaded nothing before."""
     words = ["--path", str(checkpoints["linear"]), "--data", str(data), "--lengths", "16,32"]

@@ -29,6 +29,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_own_examples_fine_tune_a_start_with_and_without_exchange(root, capsys):
     words = ["own.tsv", "--encoding", "base,rope", "--epochs", "2", "--adapt-updates", "4"]
     words += ["--predict", "new.tsv", "--lr", "1e-3", "--batch-size", "8"]

@@ -115,6 +115,7 @@ def test_classes_of_a_checkpoint_that_does_not_say_them(trained: Path, tmp_path:
     assert evaluate(old, data, "Order") == evaluate(path, data, "Order")
 
 
+@pytest.mark.slow
 def test_a_training_does_not_go_on_with_other_classes(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

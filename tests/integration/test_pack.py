@@ -65,6 +65,7 @@ def _loss(command: str, launcher: PreloadedLauncher, folder: Path) -> float:
     return read_evaluation_loss(log)
 
 
+@pytest.mark.slow
 def test_a_packed_model_has_the_numbers_of_its_result(root, launcher, tmp_path, monkeypatch):
     monkeypatch.chdir(root)
     packed = packing.pack(root, RUN, tmp_path, launcher, print)
@@ -98,6 +99,7 @@ def test_a_packed_model_has_the_numbers_of_its_result(root, launcher, tmp_path, 
     assert packed.read_bytes() == before and not list(tmp_path.glob(".packing*"))
 
 
+@pytest.mark.slow
 def test_a_run_without_checkpoint_is_refused(root, launcher, tmp_path):
     with pytest.raises(OptionError, match="xl-linear-s1 must be trained"):
         packing.pack(root, Run("table2", "toy", "xl", "linear", 1), tmp_path, launcher, print)

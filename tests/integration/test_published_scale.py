@@ -145,6 +145,7 @@ def test_questions_are_answered_by_models_that_came_back(
     assert "learned_anew" in page and "cosine" in page
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_attention_is_exchanged_too(root: Path, table: Callable[..., None]) -> None:
     table("lrpe_adapted", "--rows", "lrpe_type2", "--seeds", "1", "--attention", "linear")

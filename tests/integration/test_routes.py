@@ -93,7 +93,13 @@ def _built_by_hydra(tmp_path: Path, data: Path, model: Model) -> Built:
     return built.value
 
 
-@pytest.mark.parametrize("case", CASES)
+# Nothing set, and options of every type; the others take two models more each.
+QUICK = {"defaults", "linear", "rotary"}
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] * (case not in QUICK)) for case in CASES]
+)
 def test_same_model(case: str, data: Path, tmp_path: Path) -> None:
     flags = _built_by_flags(tmp_path, data, CASES[case])
     hydra = _built_by_hydra(tmp_path, data, CASES[case])
@@ -108,7 +114,16 @@ def test_same_model(case: str, data: Path, tmp_path: Path) -> None:
         assert torch.equal(value, states[1][name]), name
 
 
-@pytest.mark.parametrize("case", ["defaults", "linear", "rotation", "output_norm", "composition"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "linear",
+        *(
+            pytest.param(case, marks=pytest.mark.slow)
+            for case in ("defaults", "rotation", "output_norm", "composition")
+        ),
+    ],
+)
 def test_same_training(case: str, data: Path, tmp_path: Path) -> None:
     """Here everything stands in the YAML, nothing on the command line."""
     flags, hydra = tmp_path / "flags", tmp_path / "hydra"

@@ -95,6 +95,7 @@ def test_stages_train_one_after_the_other(place: Path) -> None:
         train(training)
 
 
+@pytest.mark.slow
 def test_glue_trains_with_held_out_examples(place: Path) -> None:
     examples = "".join(f"the cat number {n}\t{n % 2}\n" for n in range(20))
     (place / "raw" / "SST-2").mkdir(parents=True)

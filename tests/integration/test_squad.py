@@ -142,6 +142,7 @@ def test_begins_with_pretrained_weights(questions: Path, pretrained: Path, tmp_p
             assert torch.equal(after[name], value), name
 
 
+@ONE_VERSION
 def test_train_predict_evaluate(
     questions: Path, pretrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,6 +176,7 @@ def test_train_predict_evaluate(
         assert json.loads(capsys.readouterr().out)["best_exact"] >= scores["exact"]
 
 
+@pytest.mark.slow
 @ONE_VERSION
 def test_recipe_resumes_as_if_it_never_stopped(
     questions: Path, pretrained: Path, tmp_path: Path

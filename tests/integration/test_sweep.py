@@ -36,6 +36,7 @@ def states(folder: Path) -> dict[str, dict]:
     return {state["cfg"]["model"]["position_encoding"]: state for state in found}
 
 
+@pytest.mark.slow
 def test_a_sweep_over_rows_trains_each_of_them(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ def whole(tmp_path: Path, data: Path) -> Path:
     return tmp_path / "whole"
 
 
+@pytest.mark.slow
 def test_stopped_after_every_few_updates_it_ends_as_without(
     whole: Path, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +127,7 @@ def test_other_gpus_than_asked_for_are_refused(
         training_job.check_gpus(world, nodes, visible)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="is about a machine without a GPU")
 def test_without_its_gpu_a_job_ends_at_once(tmp_path: Path, data: Path) -> None:
     settings = {**saving_to(tmp_path / "checkpoints", data), **SETTINGS, "common.cpu": False}

@@ -188,6 +188,7 @@ def test_generate(name: str, pairs: Path, checkpoints: dict[str, Path], tmp_path
         assert [s for _, s in beam] == pytest.approx([s for _, s in others], abs=2e-4)
 
 
+@pytest.mark.slow
 def test_interactive(
     pairs: Path,
     checkpoints: dict[str, Path],
@@ -207,6 +208,7 @@ def test_interactive(
     assert len(printed[0]) == 3
 
 
+@pytest.mark.slow
 def test_searches_of_a_stochastic_encoding_are_reproducible(
     pairs: Path, checkpoints: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

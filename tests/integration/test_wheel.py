@@ -97,6 +97,7 @@ def folders(run: Command) -> Sequence[Path]:
     return [Path(run("fairseq-pe", "path", *more).stdout.strip()) for more in ((), ("--configs",))]
 
 
+@pytest.mark.slow
 def test_paths_are_those_of_the_installation(run: Command, installed: Path) -> None:
     package, configs = folders(run)
     assert package.is_relative_to(installed) and package.name == "fairseq_plugins"
@@ -185,6 +186,7 @@ def test_places_are_where_options_and_the_environment_say(
     assert f"task.data='{toy_again}'" in words
 
 
+@pytest.mark.slow
 def test_what_lacks_is_said_in_a_line_with_the_command_of_an_installation(run: Command) -> None:
     words = ["table", "table4", "--scale", "toy", "--rows", "rope"]
     error = run("fairseq-pe", *words, status=2).stderr.splitlines()[-1]

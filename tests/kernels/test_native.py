@@ -153,7 +153,15 @@ def test_no_sizes_beyond_it_and_no_fakes(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"min_cosine": 0.2}, {"epsilon": 0.5}, {"normalize": False}], ids=str
+    "options",
+    [
+        {"epsilon": 0.5},
+        *(
+            pytest.param(options, marks=pytest.mark.slow)
+            for options in ({}, {"min_cosine": 0.2}, {"normalize": False})
+        ),
+    ],
+    ids=str,
 )
 def test_a_compiled_graph_has_it_as_one_operator(options):
     """To the bit what runs without a graph, with states and gradients, at two lengths."""

@@ -95,6 +95,7 @@ def loss_of_repeated_words(encoding: str, options: str = "") -> float:
     return sum(losses[-20:]) / 20
 
 
+@pytest.mark.slow
 def test_roberta_learns_words_beside_sines() -> None:
     """A uniform guess has a loss of 3.4; sines as they are leave it there."""
     for name in ("none", "sinusoidal", "learnable_sinusoidal"):

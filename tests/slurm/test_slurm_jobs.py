@@ -63,6 +63,7 @@ def test_a_missing_gpu_fails_the_job_and_those_after_it(cluster: Cluster, root: 
     assert not list(root.glob("checkpoints/table2/toy/*/train.log"))
 
 
+@pytest.mark.slow
 def test_a_warned_job_goes_back_and_on_to_the_same_losses(
     cluster: Cluster, made: Path, tmp_path: Path
 ) -> None:

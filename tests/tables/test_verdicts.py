@@ -189,6 +189,7 @@ def test_speeds_are_judged_on_average():
     assert "**confirmed** 0.973 x (0.935 to 1.011)" in page, "a ratio has no sign"
 
 
+@pytest.mark.slow
 def test_a_claim_of_no_effect_is_confirmed_once_in_forty_times():
     """Which is what the page says of claims that are judged each by itself."""
     random = np.random.default_rng(4)

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from fairseq_plugins.site.build import build
 from fairseq_plugins.site.reading import read_evidence
 from tests.site_links import dead_links, pages
@@ -12,6 +14,7 @@ MOST_BYTES = 10e6
 RAW = re.compile(r"\]\([\w./]+\.(md|png|svg|json)\)")  # a caption that no one rendered
 
 
+@pytest.mark.slow
 def test_the_site_of_all_results(tmp_path: Path) -> None:
     """One test, since the site takes half a minute to make and workers would each make it."""
     site = tmp_path / "report"

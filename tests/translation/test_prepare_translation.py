@@ -126,6 +126,7 @@ def by_hand(raw: Path, work: Path) -> Path:
     return work
 
 
+@pytest.mark.slow
 def test_the_same_as_the_tools_called_one_by_one(raw, tmp_path):
     """The one test that runs fairseq-preprocess itself."""
     output = tmp_path / "data" / "pair"
