@@ -13,10 +13,9 @@ from fairseq_plugins.common.errors import CheckpointError, DataError, NoNumberEr
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.evaluation import language_model as evaluation
-from fairseq_plugins.evaluation.extrapolation import Text, by_position, model_losses, window_losses
-from fairseq_plugins.evaluation.masked_positions import masked_by_position
+from fairseq_plugins.evaluation.extrapolation import by_position, model_losses, window_losses
 from fairseq_plugins.evaluation.perplexity import require_finite
-from fairseq_plugins.evaluation.samples import TextSamples
+from fairseq_plugins.evaluation.samples import MaskedSamples, TextSamples
 from fairseq_plugins.modules.adaptation import AS_TRAINED, Adaptation
 from fairseq_plugins.modules.loading import choose_device
 
@@ -148,7 +147,7 @@ class _Causal:
                 f"{samples.tokens}, of which --tokens {options.tokens} are read"
             )
         parts = [samples.dataset[i] for i in range(count)]
-        self._text = Text(*(torch.cat([part[k] for part in parts]) for k in ("source", "target")))
+        self._text = [torch.cat([part[side] for part in parts]) for side in ("source", "target")]
 
     def at(self, model: Any, length: int, width: int) -> Line:
         whole = self._all(model, length, length)
@@ -163,7 +162,7 @@ class _Causal:
     def _all(self, model: Any, length: int, stride: int) -> Tensor:
         """Return losses (N,) in the order of the text."""
         batch_size, losses = max(1, BATCH_TOKENS // length), model_losses(model, BLOCK)
-        parts = window_losses(self._text, length, stride, losses, batch_size)
+        parts = window_losses(*self._text, length, stride, losses, batch_size)
         found = torch.cat([part.flatten() for part in parts])
         require_finite(found)
         return found
@@ -184,16 +183,22 @@ class _Masked:
         self._options, self._task = options, trained.task
 
     def at(self, model: Any, length: int, width: int) -> Line:
-        bits, count = masked_by_position(
-            model,
-            self._options.data,
-            self._options.split,
+        asked = self._options
+        cut = MaskedSamples(
+            asked.data,
+            asked.split,
             self._task,
             length=length,
-            samples=self._options.tokens // length,
-            seed=self._options.seed,
-            batch_size=max(1, BATCH_TOKENS // length),
+            break_mode="none",  # regardless of lines
+            seed=asked.seed,
         )
+        whole = min(asked.tokens // length, int((cut.sizes == length - 1).sum()))
+        if whole < 1:
+            raise DataError(
+                f"{asked.data}: {asked.split} must fill a sample of {length} tokens, but has "
+                f"{cut.tokens}"
+            )
+        bits, count = masked_by_position(model, cut, whole, max(1, BATCH_TOKENS // length))
         bits, count = bits.view(-1, width).sum(1), count.view(-1, width).sum(1)
         if not count.any():
             raise OptionError(
@@ -206,6 +211,38 @@ class _Masked:
             "bits": float(bits.sum() / count.sum()),
             "by_position": means,
         }
+
+
+@torch.no_grad()
+def masked_by_position(
+    model: Any, cut: MaskedSamples, count: int, batch_size: int
+) -> tuple[Tensor, Tensor]:
+    """Sum the losses of the first samples in bits (T,) and count them (T,) by position.
+
+    Tokens are masked as in training. Position 0 is <s>, which is never scored when it is masked:
+    its loss is near 0, and its share is larger in short samples.
+
+    Raises:
+        NoNumberError: losses are not finite.
+    """
+    dataset, device = cut.dataset, next(model.parameters()).device
+    dataset.set_epoch(1)  # masks depend on epoch and seed
+    length = cut.longest + cut.num_bos
+    bits, found = torch.zeros(length, dtype=torch.float64), torch.zeros(length, dtype=torch.int64)
+    padding = cut.task.source_dictionary.pad()
+    for start in range(0, count, batch_size):
+        batch = dataset.collater([dataset[i] for i in range(start, min(start + batch_size, count))])
+        target, tokens = batch["target"], batch["net_input"]["src_tokens"].to(device)
+        masked = target.ne(padding)  # (B, T)
+        masked[:, 0] = False
+        logits = model(src_tokens=tokens, masked_tokens=masked.to(device))[0]  # (N, V)
+        log_probs = torch.log_softmax(logits.float(), -1).cpu()
+        own = -log_probs.gather(1, target[masked].unsqueeze(1)).squeeze(1).double() / math.log(2)
+        require_finite(own)
+        positions = masked.nonzero()[:, 1]
+        bits.index_add_(0, positions, own)
+        found += torch.bincount(positions, minlength=length)
+    return bits, found
 
 
 def parse_factors(text: str) -> tuple[int, ...]:
