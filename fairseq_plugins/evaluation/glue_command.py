@@ -12,7 +12,7 @@ from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.options import check_file, check_folder
 from fairseq_plugins.glue import BATCH_SIZE
-from fairseq_plugins.glue.tasks import TASKS
+from fairseq_plugins.glue.tasks import TASKS, find_task
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -54,7 +54,7 @@ def _evaluate(args: argparse.Namespace) -> None:
         result = evaluate(
             args.path,
             args.data,
-            args.task,
+            find_task(args.task),
             args.subset,
             batch_size=args.batch_size,
             seed=args.seed,

@@ -15,7 +15,7 @@ from typing import Any
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.root import configs_folder
-from fairseq_plugins.evaluation.glue import Prediction, evaluate_task, predict
+from fairseq_plugins.evaluation.glue import Prediction, evaluate, predict
 from fairseq_plugins.experiments.rows import BASE, has_file
 from fairseq_plugins.experiments.training import FINETUNE, PretrainedModel, Training, Variant
 from fairseq_plugins.glue.tasks import HELD_OUT, GlueTask
@@ -201,7 +201,7 @@ class FineTuning:
             for training in self.trainings():
                 self._train(training, launcher, progress)
             progress.change(self.name, EVALUATING)
-            measured = evaluate_task(
+            measured = evaluate(
                 self.checkpoint, self.root / self.data.folder, self.data.task, self.data.subset
             )
             found |= {"metrics": measured["metrics"], "commit": commit}
