@@ -147,7 +147,8 @@ class _Causal:
                 f"{samples.tokens}, of which --tokens {options.tokens} are read"
             )
         parts = [samples.dataset[i] for i in range(count)]
-        self._text = [torch.cat([part[side] for part in parts]) for side in ("source", "target")]
+        self._tokens = torch.cat([part["source"] for part in parts])
+        self._targets = torch.cat([part["target"] for part in parts])
 
     def at(self, model: Any, length: int, width: int) -> Line:
         whole = self._all(model, length, length)
@@ -162,7 +163,7 @@ class _Causal:
     def _all(self, model: Any, length: int, stride: int) -> Tensor:
         """Return losses (N,) in the order of the text."""
         batch_size, losses = max(1, BATCH_TOKENS // length), model_losses(model, BLOCK)
-        parts = window_losses(*self._text, length, stride, losses, batch_size)
+        parts = window_losses(self._tokens, self._targets, length, stride, losses, batch_size)
         found = torch.cat([part.flatten() for part in parts])
         require_finite(found)
         return found

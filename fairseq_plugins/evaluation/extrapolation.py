@@ -48,13 +48,14 @@ def window_losses(
             f"`tokens` must be {length} and a multiple of {stride} more, but are {len(tokens)} "
             "instead."
         )
-    windows = [side.unfold(0, length, stride) for side in (tokens, targets)]
+    inputs, wanted = (side.unfold(0, length, stride) for side in (tokens, targets))  # (N, T)
     # With sliding windows only the first is scored as a whole.
-    first = 1 if stride < length else len(windows[0])
+    first = 1 if stride < length else len(inputs)
     for chosen, last in ((slice(0, first), length), (slice(first, None), stride)):
-        for batch in zip(*(side[chosen].split(batch_size) for side in windows), strict=True):
-            if len(batch[0]):
-                yield losses(*batch, last)
+        batches = (side[chosen].split(batch_size) for side in (inputs, wanted))
+        for batch, of_batch in zip(*batches, strict=True):
+            if len(batch):
+                yield losses(batch, of_batch, last)
 
 
 def by_position(losses: Tensor, width: int) -> Tensor:
