@@ -20,7 +20,12 @@ from fairseq_plugins.common.vocabulary import (
 )
 from fairseq_plugins.evaluation.translator import languages_of
 from fairseq_plugins.modules.identity import LM, ROBERTA, TRANSLATION
-from fairseq_plugins.modules.loading import SENTENCE_TASKS, build_trained, read_trained
+from fairseq_plugins.modules.loading import (
+    SENTENCE_TASKS,
+    build_trained,
+    choose_device,
+    read_trained,
+)
 
 TASKS = {
     ROBERTA: ("masked_lm", "pe_masked_lm", *SENTENCE_TASKS, "squad"),
@@ -88,12 +93,13 @@ def wrap_model(
     return LoadedStack(family, model, model.encoder, dictionary, 0, 1)
 
 
-def load_stack(checkpoint: Path, data: Path) -> LoadedStack:
-    """Load a checkpoint of any of the package's models.
+def load_stack(checkpoint: Path, data: Path, *, cpu: bool = False) -> LoadedStack:
+    """Load a checkpoint of any of the package's models, in float64.
 
     Args:
         checkpoint: the checkpoint's file.
         data: the folder with the dictionaries of the training.
+        cpu: use the CPU even where there is a GPU.
 
     Raises:
         ValueError: the checkpoint is missing, damaged, or of another model, task or dictionary.
@@ -104,6 +110,7 @@ def load_stack(checkpoint: Path, data: Path) -> LoadedStack:
     own, vocabularies = _VOCABULARIES[family](checkpoint, state, data)
     check_vocabulary(checkpoint, state, *vocabularies)
     model, config, _ = build_trained(checkpoint, state, data)
+    model.double().to(choose_device(cpu=cpu))
     dictionary = Dictionary.load(str(own))
     if family == ROBERTA:
         dictionary.add_symbol(MASK)
@@ -111,9 +118,8 @@ def load_stack(checkpoint: Path, data: Path) -> LoadedStack:
     return wrap_model(family, model, dictionary, has_bos=has_bos)
 
 
-_Dictionaries = tuple[
-    Path, list[Vocabulary]
-]  # path of the input's dictionary, and all vocabularies
+# Path of the input's dictionary, and all vocabularies.
+_Dictionaries = tuple[Path, list[Vocabulary]]
 
 
 def _find_single(table: str) -> Callable[[Path, Mapping[str, Any], Path], _Dictionaries]:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_plugins.analysis.softmax_inputs import record_softmax
+from fairseq_plugins.analysis.softmax_inputs import RecordedSoftmax
 from fairseq_plugins.attention.softmax import SoftmaxAttention
 from fairseq_plugins.encodings import (
     EncodingContext,
@@ -127,8 +127,7 @@ def added_scores(encodings: ModelEncodings, length: int, *, seed: int = 1) -> Te
     attention = SoftmaxAttention(encoding, num_heads=heads, head_dim=dim, causal=False).eval()
     positions = torch.arange(length).unsqueeze(0)
     q, k = (vector.expand(1, heads, length, dim) for vector in (query, key))
-    found: list[tuple[Tensor, Tensor]] = []
-    with record_softmax(attention, found):
+    with RecordedSoftmax() as recorded:
         attention(q, k, k, q_positions=positions, k_positions=positions, need_weights=True)
-    ((scores, _),) = found
+    ((scores, _),) = recorded.found
     return scores[0].mean(0).double()

@@ -257,7 +257,8 @@ def _of_checkpoints(
     args: argparse.Namespace, asked: list[tuple[str, Path, Path]]
 ) -> tuple[str, str, Any]:
     from fairseq_plugins.analysis.bert_figures import FIGURES, make_figure
-    from fairseq_plugins.analysis.figure_inputs import FigureSizes, load_figure_input
+    from fairseq_plugins.analysis.figure_inputs import FigureSizes, trained
+    from fairseq_plugins.analysis.loaded_stacks import load_stack
 
     figure = FIGURES[args.number]
     if asked and not figure.takes_inputs:
@@ -265,7 +266,7 @@ def _of_checkpoints(
     if not asked and not figure.untrained:
         raise OptionError(f"--checkpoint must be given for figure {args.number}")
     with checkpoint_given_by("--checkpoint"):
-        subjects = [load_figure_input(*one, cpu=args.cpu) for one in asked]
+        subjects = [trained(label, load_stack(*files, cpu=args.cpu)) for label, *files in asked]
     sizes = FigureSizes(args.length, args.words, args.seed)
     made = make_figure(args.number, subjects, sizes)
     if asked:
