@@ -5,15 +5,7 @@ from dataclasses import dataclass, field
 
 from fairseq_plugins.common.tables import DASH
 from fairseq_plugins.papers import CLAIMS, TABLES
-from fairseq_plugins.papers.claims import (
-    Claim,
-    Comparison,
-    Computed,
-    Correlation,
-    Floor,
-    Speed,
-    Threshold,
-)
+from fairseq_plugins.papers.claims import Claim, Computed, Correlation, Speed
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.report.claims_text import effect_text, interval_text, tie_text
 from fairseq_plugins.report.differences import probability
@@ -29,7 +21,6 @@ from fairseq_plugins.statistics.claims import (
 )
 from fairseq_plugins.statistics.comparisons import mean, rows_of
 from fairseq_plugins.statistics.table_results import RERUN, Evidence
-from fairseq_plugins.statistics.timings import RELATIVE_SPEED, TIMINGS
 from fairseq_plugins.statistics.verdicts import (
     CONFIRMED,
     CONTRADICTED,
@@ -125,10 +116,11 @@ def _view(evidence: Evidence, claim: Claim, best_scale: str | None) -> ClaimView
 
 def _judged(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> Judged:
     estimate = verdict.estimate
-    names = [t for t in _tables(claim) if t in TABLES]
+    names = dict.fromkeys(t for t, *_ in claim.evidence.numbers if t in TABLES)
     pages = [
         (TABLES[name].source, one.page) for name in names if (one := evidence.find(name, scale))
     ]
+    numbers = [_cell(evidence, scale, *number) for number in claim.evidence.numbers]
     return Judged(
         scale=scale,
         verdict=verdict,
@@ -136,8 +128,8 @@ def _judged(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> J
         interval=_sure(verdict),
         p=probability(estimate.p) if estimate and estimate.p is not None else "",
         sentence=_sentence(claim, verdict),
-        command=_command(evidence, claim, scale, verdict),
-        numbers=_numbers(evidence, claim, scale),
+        command=_command(claim, scale, numbers),
+        numbers=numbers,
         bar=bar_of(claim, verdict),
         tables=pages,
     )
@@ -188,71 +180,24 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
     )
 
 
-def _tables(claim: Claim) -> list[str]:
-    match claim.evidence:
-        case Correlation() as evidence:
-            return [evidence.of[0], evidence.with_[0]]
-        case Speed():
-            return [TIMINGS]
-        case Comparison() | Floor() | Threshold() as evidence:
-            return [evidence.table]
-        case Computed():
-            return []
-
-
-def _rows(claim: Claim) -> list[str]:
-    match claim.evidence:
-        case Comparison() as evidence:
-            return list(dict.fromkeys([*evidence.first, *evidence.second]))
-        case Floor() as evidence:
-            return [evidence.row]
-        case Correlation() | Speed() | Threshold() as evidence:
-            return list(evidence.rows)
-        case Computed():
-            return []
-
-
-def _command(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> str:
+def _command(claim: Claim, scale: str, numbers: Sequence[Cell]) -> str:
     """Return the commands that make the numbers, with several seeds if needed."""
     if isinstance(claim.evidence, Computed):
         return "fairseq-pe table claims"
     if isinstance(claim.evidence, Speed):
         return timing_command(claim.evidence.rows, claim.evidence.attention)
-    by_table: dict[str, set[int]] = {name: set() for name in _tables(claim)}
-    for cell in _numbers(evidence, claim, scale):
-        by_table[cell.table].update(cell.values)
-    attentions = [claim.evidence.attention]
-    if isinstance(claim.evidence, Comparison) and claim.evidence.second_attention:
-        attentions.append(claim.evidence.second_attention)
-    return "\n".join(
-        typed(table_command(name, scale, _rows(claim), attentions, _asked(claim, seeds)))
-        for name, seeds in by_table.items()
+    _, _, attentions, rows = (dict.fromkeys(w) for w in zip(*claim.evidence.numbers, strict=True))
+    seeds: dict[str, set[int]] = {cell.table: set() for cell in numbers}
+    for cell in numbers:
+        seeds[cell.table].update(cell.values)
+    least = 1 if isinstance(claim.evidence, Correlation) else 2
+    commands = (
+        table_command(
+            table, scale, [*rows], [*attentions], sorted(own) if len(own) >= least else SEVERAL
+        )
+        for table, own in seeds.items()
     )
-
-
-def _asked(claim: Claim, seeds: set[int]) -> list[int]:
-    return (
-        sorted(seeds) if len(seeds) > 1 or isinstance(claim.evidence, Correlation) else [*SEVERAL]
-    )
-
-
-def _numbers(evidence: Evidence, claim: Claim, scale: str) -> list[Cell]:
-    match claim.evidence:
-        case Comparison() as of:
-            second = of.second_attention or of.attention, of.second_metric or of.metric
-            asked = [(of.table, of.metric, of.attention, row) for row in of.first]
-            asked += [(of.table, second[1], second[0], row) for row in of.second]
-        case Floor() as of:
-            asked = [(of.table, of.metric, of.attention, of.row)]
-        case Correlation() as of:
-            asked = [(t, m, of.attention, r) for t, m in (of.of, of.with_) for r in of.rows]
-        case Threshold() as of:
-            asked = [(of.table, of.metric, of.attention, row) for row in of.rows]
-        case Computed():
-            asked = []
-        case Speed() as of:
-            asked = [(TIMINGS, RELATIVE_SPEED, of.attention, row) for row in of.rows]
-    return [_cell(evidence, scale, *key) for key in asked]
+    return "\n".join(map(typed, commands))
 
 
 def _cell(

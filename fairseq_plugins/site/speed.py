@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from fairseq_plugins.common.root import IS_CHECKOUT
 from fairseq_plugins.papers import lrpe_speed
+from fairseq_plugins.papers.claims import RELATIVE_SPEED
 from fairseq_plugins.site.runs import circumstances
 from fairseq_plugins.statistics.table_results import Evidence
-from fairseq_plugins.statistics.timings import RELATIVE_SPEED, Content
+from fairseq_plugins.statistics.timings import Content
 
 MET, MISSED = "met", "missed"
 
