@@ -26,7 +26,14 @@ from fairseq_plugins.site.compare import compare_data
 from fairseq_plugins.site.correlations import correlations_views
 from fairseq_plugins.site.encodings import encoding_page, encoding_views, look
 from fairseq_plugins.site.figures import FigureView, figure_views, ranking, results_of
-from fairseq_plugins.site.runs import KINDS, CellView, script, table_cells, typed
+from fairseq_plugins.site.runs import (
+    KINDS,
+    CellView,
+    by_training,
+    script,
+    table_cells,
+    typed,
+)
 from fairseq_plugins.site.speed import machines, table9, timing_command
 from fairseq_plugins.site.tables import attentions_of, floor_texts, side_by_side, site_lines
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
@@ -65,6 +72,7 @@ def environment() -> Environment:
     )
     found.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     found.filters.update(markdown=markdown.to_html, inline=markdown.inline, broken=_broken)
+    found.filters.update(by_training=by_training)
     return found
 
 
@@ -201,7 +209,7 @@ def _tables(site: Site) -> None:
             comparisons=comparisons(one.judged),
             floor_sections=floors_section(one.judged),
             ranking=ranking(one),
-            shared=runs.shared if runs else None,
+            shared=runs,
             script=script(one, rows, one.table.attentions, []) if one.shown else "",
         )
         for cell in runs.cells if runs else ():

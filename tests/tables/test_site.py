@@ -130,7 +130,7 @@ def test_the_commands_of_all_runs_are_on_the_tables_page_once(evidence: Evidence
     """RoPE's first run has one of its own here."""
     (found,) = evidence.tables
     collected = table_cells(found)
-    assert len(collected.shared.commands) == 2
+    assert len(collected.commands) == 2
     (cell,) = (one for one in collected.cells if (one.row, one.attention) == ("rope", "linear"))
     views = cell.runs
     assert [view.commands for view in views] == [2, 1, 1]
@@ -145,7 +145,7 @@ def test_the_commands_of_all_runs_are_on_the_tables_page_once(evidence: Evidence
 def test_commands_say_what_each_run_gave(name: str, scale: str) -> None:
     """Fine-tuned rows of mini start from the model of seed 1, whatever their own."""
     runs = [read_content(path) for path in sorted((RESULTS / name / scale).glob("*-s[123].json"))]
-    shared = table_cells(TableResults(TABLES[name], scale, runs, [])).shared
+    shared = table_cells(TableResults(TABLES[name], scale, runs, []))
     for run in runs:
         words = {"ROW": run["row"], "ATTENTION": run["attention"], "SEED": str(run["seed"])}
         text = command_pattern(run)
