@@ -9,9 +9,8 @@ from fairseq_plugins.papers.bert import (
     BERT_PROPERTIES_TABLE,
     BERT_SQUAD_TABLE,
 )
-from fairseq_plugins.report.correlations import write_correlations
+from fairseq_plugins.report.correlations import Correlations
 from fairseq_plugins.report.page import Report
-from fairseq_plugins.statistics.comparisons import printed_cells
 from fairseq_plugins.statistics.table_results import TableFolder, find_tables, read_numbers
 
 _CORRELATED = (BERT_PROPERTIES_TABLE, BERT_GLUE_TABLE, BERT_SQUAD_TABLE)
@@ -51,5 +50,4 @@ def write_correlations_page(root: Path, scale: str) -> Path | None:
     found = read_numbers(root, _CORRELATED, scale).get(scale)
     if found is None or BERT_PROPERTIES_TABLE.name not in found.cells:
         return None
-    printed = {table.name: printed_cells(table) for table in _CORRELATED}
-    return write_correlations(root, scale, found.cells, found.floors, printed)
+    return Correlations(scale, found).write(root)

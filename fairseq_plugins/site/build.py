@@ -16,14 +16,15 @@ from fairseq_plugins.common.files import write_text
 from fairseq_plugins.common.parallel import map_in_processes
 from fairseq_plugins.common.provenance import commit as commit_of
 from fairseq_plugins.encodings import ENCODINGS
+from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PROPERTIES
 from fairseq_plugins.report.captions import caption
 from fairseq_plugins.report.claims_page import LARGEST, LEGEND, WORDS
+from fairseq_plugins.report.correlations import Correlations
 from fairseq_plugins.report.floors import floors_section
 from fairseq_plugins.report.render import comparisons
 from fairseq_plugins.site import charts, markdown
 from fairseq_plugins.site.claims import claim_views
 from fairseq_plugins.site.compare import compare_data
-from fairseq_plugins.site.correlations import correlations_views
 from fairseq_plugins.site.encodings import encoding_page, encoding_views, look
 from fairseq_plugins.site.figures import FigureView, figure_views, ranking, results_of
 from fairseq_plugins.site.runs import (
@@ -182,10 +183,11 @@ def _claims(site: Site) -> None:
 
 
 def _tables(site: Site) -> None:
-    further = correlations_views(site.evidence)
+    further = _correlations(site.evidence)
     site.write("tables.html", "tables.html", tables=site.evidence.tables, further=further)
-    for view in further:
-        site.write(view.page, "correlations.html", view=view)
+    for view, tables in further:
+        words = {"view": view, "tables": tables, "properties": PROPERTIES}
+        site.write(view.page, "correlations.html", **words)
     for one in site.evidence.tables:
         lines = site.lines(one)
         rows = list(dict.fromkeys(row for row, _ in one.runs))
@@ -214,6 +216,17 @@ def _tables(site: Site) -> None:
         )
         for cell in runs.cells if runs else ():
             _cell(site, one, cell)
+
+
+def _correlations(evidence: Evidence) -> list[tuple[Correlations, list[TableResults]]]:
+    """Return Table 5 of the BERT paper at every scale with enough rows, and its tables."""
+    every = [Correlations(scale, numbers) for scale, numbers in evidence.numbers.items()]
+    names = dict.fromkeys(["bert_table2", *(table for table, _ in PERFORMANCES)])
+    return [
+        (one, [found for name in names if (found := evidence.find(name, one.scale))])
+        for one in every
+        if any(found.estimate for found in one.ours.values())
+    ]
 
 
 def _cell(site: Site, found: TableResults, cell: CellView) -> None:
