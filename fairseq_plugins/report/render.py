@@ -10,13 +10,15 @@ from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.papers.tables import MARK, Figure, Row, Table
 from fairseq_plugins.records.results import Result
-from fairseq_plugins.report.beyond_training import observations
 from fairseq_plugins.report.captions import caption
 from fairseq_plugins.report.differences import differences, marks, orderings, within_rows
 from fairseq_plugins.report.floors import floors_section
 from fairseq_plugins.report.lines import Line, Number, lines_of
-from fairseq_plugins.report.short_then_long import short_sample_sentences
-from fairseq_plugins.report.token_bleu import valid_bleu_both_ways
+from fairseq_plugins.report.observations import (
+    observations,
+    short_sample_sentences,
+    valid_bleu_both_ways,
+)
 from fairseq_plugins.statistics.judged import JudgedTable
 
 MOST_COLUMNS = 3  # columns per attention up to which both attentions share a table

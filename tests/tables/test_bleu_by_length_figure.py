@@ -8,8 +8,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from fairseq_plugins.evaluation.bleu_by_length import bucket_names
 from fairseq_plugins.papers.extrapolation import BUCKETS, bleu_metric
 from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS as TABLE
-from fairseq_plugins.report.beyond_training import observations
 from fairseq_plugins.report.figures import draw_figure, draw_panels
+from fairseq_plugins.report.observations import observations
 from fairseq_plugins.report.panels import panels_of
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.series import bucket_lines
