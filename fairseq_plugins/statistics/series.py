@@ -21,13 +21,13 @@ def mean_curves(shown: Sequence[Result]) -> dict[tuple[str, str], Curve]:
     for result in shown:
         points = {int(step): 2**loss for step, loss in result["metrics"]["curve"]}
         found.setdefault((result["row"], result["attention"]), []).append(points)
-    return {
-        place: [
-            (step, mean(points[step] for points in seeds))
-            for step in sorted(set.intersection(*map(set, seeds)))
-        ]
-        for place, seeds in found.items()
-    }
+    return {place: average(seeds) for place, seeds in found.items()}
+
+
+def average(runs: Sequence[Mapping[int, float]]) -> Curve:
+    """Average numbers by updates over runs, at the updates that all runs have."""
+    steps = sorted(set.intersection(*map(set, runs))) if runs else []
+    return [(step, mean(run[step] for run in runs)) for step in steps]
 
 
 def length_lines(results: Sequence[Result], suffix: str = "") -> dict[tuple[str, str], Line]:
