@@ -17,21 +17,14 @@ from fairseq_plugins.evaluation.bleu import (
     run_command,
     score,
 )
+from fairseq_plugins.papers.extrapolation import BUCKETS
 
-EDGES = (10, 20, 30, 40, 50)  # most source words of each bucket but the last
 LEAST = 20  # sentences; BLEU of fewer is not reported
 
 
-def bucket_names(edges: Sequence[int] = EDGES) -> list[str]:
-    """Name the buckets: 1-10, 11-20, ..., 51+."""
-    starts = [1, *(edge + 1 for edge in edges)]
-    closed = [f"{start}-{edge}" for start, edge in zip(starts, edges, strict=False)]
-    return [*closed, f"{starts[-1]}+"]
-
-
-def bucket_of(length: int, edges: Sequence[int] = EDGES) -> str:
+def bucket_of(length: int) -> str:
     """Name the bucket of a source with `length` words."""
-    return bucket_names(edges)[bisect_left(edges, length)]
+    return BUCKETS[bisect_left((10, 20, 30, 40, 50), length)]
 
 
 def read_source_lengths(output: Path, count: int) -> list[int]:
@@ -51,7 +44,7 @@ def score_by_length(output: Path, data: Path, subset: str) -> dict[str, object]:
     lengths = read_source_lengths(output, len(references))
     total, signature = score(hypotheses, references)
     buckets: dict[str, dict[str, float | int | None]] = {}
-    for name in bucket_names():
+    for name in BUCKETS:
         own = [i for i, length in enumerate(lengths) if bucket_of(length) == name]
         found = None
         if len(own) >= LEAST:
