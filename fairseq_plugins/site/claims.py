@@ -190,7 +190,7 @@ def _command(claim: Claim, scale: str, numbers: Sequence[Cell]) -> str:
     seeds: dict[str, set[int]] = {cell.table: set() for cell in numbers}
     for cell in numbers:
         seeds[cell.table].update(cell.values)
-    least = 1 if isinstance(claim.evidence, Correlation) else 2
+    least = 0 if isinstance(claim.evidence, Correlation) else 2
     commands = (
         table_command(
             table, scale, [*rows], [*attentions], sorted(own) if len(own) >= least else SEVERAL
