@@ -4,7 +4,6 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,22 +43,14 @@ DOCS = "../docs/docs/encodings.html"  # of `make docs`, from the site that `make
 MARKER = "made-by-fairseq-plugins"  # marks a folder that may be overwritten
 
 
-@dataclass(frozen=True)
-class Section:
-    """An entry of the navigation."""
-
-    page: str
-    title: str
-
-
-SECTIONS = (
-    Section("index.html", "Claims"),
-    Section("tables.html", "Tables"),
-    Section("compare.html", "Compare"),
-    Section("encodings.html", "Encodings"),
-    Section("figures.html", "Figures"),
-    Section("speed.html", "Speed"),
-)
+SECTIONS = {  # pages and titles of the navigation
+    "index.html": "Claims",
+    "tables.html": "Tables",
+    "compare.html": "Compare",
+    "encodings.html": "Encodings",
+    "figures.html": "Figures",
+    "speed.html": "Speed",
+}
 
 
 def environment() -> Environment:
