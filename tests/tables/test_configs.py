@@ -15,8 +15,9 @@ from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.experiments.devices import Devices, spread
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.papers.lrpe import TABLE_2
-from fairseq_plugins.records.recipe import compose_recipe, differences, record, total_batch
+from fairseq_plugins.records.recipe import differences, total_batch
 from fairseq_plugins.runner.plan import check_devices, plan
+from tests.recipes import compose_recipe, record
 
 SCALES = LANGUAGE_MODEL.scales
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"

@@ -23,9 +23,9 @@ from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.records import recipe
-from fairseq_plugins.records.recipe import compose_recipe, record
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner.plan import plan
+from tests.recipes import compose_recipe, record
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
