@@ -172,7 +172,6 @@ class _Composition:
 def _compose(configs: Path, recipe: str, overrides: tuple[str, ...]) -> DictConfig:
     """Compose a recipe with Hydra's own section, which the names of folders refer to."""
     _register_schema(recipe)
-    _share_schemas()
     with warnings.catch_warnings():
         # fairseq relies on the primary config and its schema having the same name.
         warnings.filterwarnings("ignore", message=r"\s*'\w+' is validated against")
@@ -220,23 +219,18 @@ def _known_to_hydra(settings: HydraConf) -> Iterator[None]:
 @functools.cache
 def _register_schema(recipe: str) -> None:
     """Register fairseq's schema under the name of a recipe, as `hydra_init(recipe)` does."""
-    _register_sections()
+    _prepare_store()
     nodes = ConfigStore.instance().repo
     nodes[f"{recipe}.yaml"] = replace(nodes["config.yaml"], name=f"{recipe}.yaml")
 
 
 @functools.cache
-def _register_sections() -> None:
-    """Register fairseq's sections, and the whole under the name `config`."""
-    hydra_init()
-
-
-@functools.cache
-def _share_schemas() -> None:
-    """Keep Hydra from copying the store of all schemas for every composition.
+def _prepare_store() -> None:
+    """Register fairseq's sections, and keep Hydra from copying all schemas for a composition.
 
     That copy takes half of the time; Hydra copies each schema that it loads anyway.
     """
+    hydra_init()
     store = ConfigStore.instance()
     vars(store)["__deepcopy__"] = lambda memo: store
 
