@@ -164,17 +164,17 @@ def _has_point(panel: Panel, x: float) -> bool:
 def _draw_ranking(judged: JudgedTable) -> Picture:
     """Draw a panel for each attention with a dot for each row, the best on top."""
     rankings = rankings_of(judged)
-    most = max(len(ranking.dots) for ranking in rankings)
+    most = max(map(len, rankings.values()))
     picture = Picture(figsize=(12, 2 + 0.2 * most), layout="constrained")
     panels = picture.subplots(1, len(rankings), squeeze=False)[0]
-    for panel, ranking in zip(panels, rankings, strict=True):
-        labels, means, spreads = zip(*ranking.dots, strict=True)
+    for panel, (title, dots) in zip(panels, rankings.items(), strict=True):
+        labels, means, spreads = zip(*dots, strict=True)
         errors = [spread or 0.0 for spread in spreads]
         panel.errorbar(means, range(len(means)), xerr=errors, fmt="o", capsize=3)
         panel.set_yticks(range(len(labels)), labels, fontsize=8)
         panel.invert_yaxis()
-        panel.set_title(ranking.title)
-        panel.set_xlabel(ranking.x)
+        panel.set_title(title)
+        panel.set_xlabel(judged.table.ranked_by.label)
         panel.grid(axis="x", alpha=0.3)
     return picture
 

@@ -40,8 +40,9 @@ def results_of(root: Path) -> Path:
 
 def ranking(found: TableResults) -> list[tuple[str, charts.Chart]]:
     """Make charts of a table's ranking under each attention with several rows."""
-    rankings = [one for one in rankings_of(found.judged) if len(one.dots) > 1]
-    return [(one.title, charts.dots({one.title: one.dots}, x=one.x)) for one in rankings]
+    x = found.table.ranked_by.label
+    rankings = rankings_of(found.judged).items()
+    return [(title, charts.dots(title, dots, x=x)) for title, dots in rankings if len(dots) > 1]
 
 
 def figure_views(evidence: Evidence) -> list[FigureView]:
