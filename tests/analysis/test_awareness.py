@@ -10,10 +10,9 @@ import torch
 from fairseq_plugins.analysis.awareness import (
     SAME,
     as_words,
-    backward_gaps,
     centre_gap,
-    forward_gaps,
     function_gap,
+    gaps,
     measure_awareness,
     min_distance,
     sum_formula_error,
@@ -93,8 +92,8 @@ def test_gaps_of_rows_that_are_written_down() -> None:
         n: torch.stack((at, n - 1 - at, torch.ones(n), at * (n - 1 - at)), dim=1)
         for n, at in position.items()
     }
-    assert forward_gaps(made).tolist() == [0, 2, 0, 4]
-    assert backward_gaps(made).tolist() == [2, 0, 0, 4]
+    assert gaps(made).tolist() == [0, 2, 0, 4]
+    assert gaps(made, from_end=True).tolist() == [2, 0, 0, 4]
     features = torch.tensor([True, False, True, False])
     assert min_distance(made, features) == 1
     assert min_distance(made, torch.tensor([False, False, True, False])) == 0
