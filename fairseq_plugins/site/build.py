@@ -78,6 +78,7 @@ class Site:
 
     def __init__(self, evidence: Evidence, folder: Path) -> None:
         self.evidence, self.folder = evidence, folder
+        self.lines = {one.page: site_lines(one) for one in evidence.tables}
         self.templates = environment()
         self.templates.globals.update(
             sections=SECTIONS,
@@ -87,7 +88,7 @@ class Site:
             timing_command=timing_command,
             docs_page=DOCS if (folder / DOCS).is_file() else "",
             typed=typed,
-            lines={one.page: site_lines(one) for one in evidence.tables},
+            lines=self.lines,
         )
         self.pages: list[str] = []
         self.figures: Sequence[FigureView] = figure_views(evidence)
@@ -98,11 +99,6 @@ class Site:
         text = self.templates.get_template(template).render(page=page, **values)
         write_text(self.folder / page, text)
         self.pages.append(page)
-
-    def lines(self, found: TableResults) -> Sequence[Any]:
-        """Return a table's lines, which are computed once."""
-        lines: dict[str, Sequence[Any]] = self.templates.globals["lines"]  # type: ignore[assignment]
-        return lines[found.page]
 
 
 def build(
@@ -180,7 +176,7 @@ def _tables(site: Site) -> None:
         words = {"view": view, "tables": tables, "properties": PROPERTIES}
         site.write(view.page, "correlations.html", **words)
     for one in site.evidence.tables:
-        lines = site.lines(one)
+        lines = site.lines[one.page]
         rows = list(dict.fromkeys(row for row, _ in one.runs))
         runs = site.runs.get(one.page)
         site.write(
@@ -188,7 +184,7 @@ def _tables(site: Site) -> None:
             "table.html",
             found=one,
             own=lines,
-            attentions=attentions_of(list(lines)),
+            attentions=attentions_of(lines),
             kinds=sorted({line.kind for line in lines}),
             rows=side_by_side(one, lines),
             floors=floor_texts(one),
@@ -240,8 +236,7 @@ def _compare(site: Site) -> None:
 
 def _encodings(site: Site, names: Sequence[str]) -> None:
     looks = dict(zip(names, map_in_processes(look, names), strict=True))
-    lines = {one.page: site.lines(one) for one in site.evidence.tables}
-    views = encoding_views(site.evidence, lines, looks)
+    views = encoding_views(site.evidence, site.lines, looks)
     kinds = sorted({view.kind for view in views})
     site.write("encodings.html", "encodings.html", views=views, kinds=kinds)
     for view in views:

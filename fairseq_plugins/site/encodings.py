@@ -65,23 +65,21 @@ def look(name: str) -> list[tuple[str, charts.Chart]]:
     seen = picture.observe(name, picture.build(name), length=picture.LENGTH)
     found = []
     for panel in seen.definition:
-        values = panel.values.tolist()
         if panel.kind == "lines":
-            heads = {
-                f"head {i}": list(zip(panel.x, row, strict=True)) for i, row in enumerate(values, 1)
-            }
-            found.append((panel.title, charts.lines(heads, x="t - s", y="")))
+            found.append((panel.title, _of_heads(panel.x, panel.values, y="")))
         else:
-            found.append((panel.title, charts.heat(values, x="", y="")))
-    heads = {
-        f"head {i}": list(zip(seen.offsets, row, strict=True))
-        for i, row in enumerate(seen.kernel.tolist(), 1)
-    }
-    kernel = charts.lines(heads, x="t - s", y="mean logit")
+            found.append((panel.title, charts.heat(panel.values.tolist(), x="", y="")))
+    kernel = _of_heads(seen.offsets, seen.kernel, y="mean logit")
     found.append(("kernel: mean logit of a query and a key of the same word", kernel))
     weights = charts.heat(seen.weights.tolist(), x="key", y="query", signed=False)
     found.append(("attention over a repeated word", weights))
     return found
+
+
+def _of_heads(offsets: Sequence[int], values: torch.Tensor, *, y: str) -> charts.Chart:
+    rows = enumerate(values.tolist(), 1)
+    heads = {f"head {i}": list(zip(offsets, row, strict=True)) for i, row in rows}
+    return charts.lines(heads, x="t - s", y=y)
 
 
 def encoding_views(
