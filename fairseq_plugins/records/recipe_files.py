@@ -82,7 +82,8 @@ def complete_result(content: Any, folder: Path) -> Any:
         raise ValueError(f"schema must be {SCHEMA} or absent, but is {schema!r} instead")
     whole = {key: value for key, value in content.items() if key != "schema"}
     if isinstance(whole.get("config"), dict):
-        whole["config"] = complete_config(whole["config"], folder / FOLDER)
+        recipes = folder / FOLDER
+        whole["config"] = _of_each_training(whole["config"], lambda one: _complete(one, recipes))
     return whole
 
 
@@ -102,19 +103,6 @@ def split_config(config: Config) -> tuple[Config, dict[str, Config]]:
         return {RECIPE: digest, **own}
 
     return _of_each_training(config, separate), recipes
-
-
-def complete_config(config: Config, folder: Path) -> Config:
-    """Return a configuration with the settings of the recipes that it names.
-
-    Args:
-        config: as `split_config` returns it, or whole.
-        folder: of the recipes.
-
-    Raises:
-        ValueError: a recipe is missing or damaged.
-    """
-    return _of_each_training(config, lambda training: _complete(training, folder))
 
 
 def read_recipe(path: Path) -> Config:
