@@ -29,13 +29,8 @@ def denominators(experiment: Experiment, results: Sequence[Result]) -> list[str]
         if result["attention"] != "linear":
             continue
         *_, config = trainings_of(result["config"]).values()
-        model = {
-            "linear_normalizer": "encoded",
-            **config["model"],
-        }  # older results have no such key
-        options = tuple(
-            (name, model[name]) for name in LINEAR_OPTIONS if model.get(name) is not None
-        )
+        known = ((name, config["model"].get(name)) for name in LINEAR_OPTIONS)
+        options = tuple((name, value) for name, value in known if value is not None)
         for stack in experiment.stacks(config["model"]):
             if stack.attention_type == "linear":
                 found[result["row"]] = _attention(stack, options)

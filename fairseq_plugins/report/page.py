@@ -9,7 +9,7 @@ from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.common.tables import DASH, columns
 from fairseq_plugins.papers.tables import Figure
 from fairseq_plugins.records.results import Result
-from fairseq_plugins.report.render import AboutStudy, figure_page, render
+from fairseq_plugins.report.render import figure_page, render
 from fairseq_plugins.statistics.comparisons import Cells, mean
 from fairseq_plugins.statistics.table_results import TableFolder, TableResults
 
@@ -41,16 +41,13 @@ class Report(TableFolder):
         self._write(self.read())
 
     def _write(self, found: TableResults) -> None:
-        about = None
-        if self.study is not None:
-            changes = self.changes(found.shown)
-            about = AboutStudy(self.study.name, self.scale.name, self.study.data, changes)
         page = render(
             found.judged,
             self.scale.name,
             found.left_out,
-            about,
+            self.study,
             found.missing_rows,
+            changes=self.changes(found.shown) if self.study else (),
             has_figure=any(map(self._is_drawn, self.table.figures)),
         )
         page.write(self.root / self.page)
