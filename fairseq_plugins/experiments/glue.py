@@ -129,7 +129,14 @@ class Glue(Experiment):
             score = self._score(metrics)
             if metrics["task"] not in best or score > self._score(best[metrics["task"]]):
                 best[metrics["task"]] = metrics
-        cells, replaced = self._columns({task: found["subsets"] for task, found in best.items()})
+        cells: dict[str, float] = {}
+        replaced = []
+        for label, source in self.sources.items():
+            found = best.get(source.task, {"subsets": {}})["subsets"]
+            subset = next((s for s in source.subsets if source.metric in found.get(s, {})), None)
+            if subset is not None:
+                cells[label] = found[subset][source.metric]
+                replaced += [label] if subset != source.subset else []
         averaged = [label for label in self.averaged if label in cells]
         values = [cells[label] for label in averaged]
         if not values:  # the generated tasks
@@ -142,23 +149,6 @@ class Glue(Experiment):
             "learning_rates": {task: metrics["learning_rate"] for task, metrics in best.items()},
             "tried": {name: self._score(metrics) for name, metrics in parts.items()},
         }
-
-    def _columns(
-        self, metrics: Mapping[str, Mapping[str, Mapping[str, float]]]
-    ) -> tuple[dict[str, float], list[str]]:
-        """Return the paper's columns that there is data for, from metrics[task][subset][metric].
-
-        Returns:
-            The columns, and the names of those filled from another subset.
-        """
-        cells, replaced = {}, []
-        for label, source in self.sources.items():
-            value, is_replaced = source.value(metrics.get(source.task, {}))
-            if value is not None:
-                cells[label] = value
-            if is_replaced:
-                replaced.append(label)
-        return cells, replaced
 
     def _score(self, metrics: Metrics) -> float:
         """Return the score that chooses the learning rate: the column's metric or the first."""
