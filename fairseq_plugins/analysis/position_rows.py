@@ -1,6 +1,5 @@
 """Vectors and scores that an encoding adds, without a model."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -87,20 +86,6 @@ def input_rows(encoding: PositionEncoding, length: int, *, seed: int | None = 1)
     tokens, lengths = torch.full_like(positions, WORD), positions.new_tensor([length])
     found = encoding.embed(x, positions, lengths=lengths, tokens=tokens)
     return (found - x)[0].double().cpu()
-
-
-def rows_by_length(
-    encodings: ModelEncodings, lengths: Iterable[int], *, seed: int = 1
-) -> dict[int, Tensor]:
-    """Return the vectors (T, C) added to the first layer's inputs, by length T.
-
-    Raises:
-        ValueError: the encodings do not act on the inputs.
-    """
-    encoding = encodings.inputs[0]
-    if encoding is None:
-        raise ValueError("`encodings` must act on the inputs of the first layer, but do not.")
-    return {length: input_rows(encoding, length, seed=seed) for length in lengths}
 
 
 @torch.no_grad()
