@@ -45,7 +45,7 @@ def _warn(text: str) -> None:
 
 
 def _write_pages(root: Path) -> None:
-    from fairseq_plugins.report.pages import write_correlations_page, write_table_pages
+    from fairseq_plugins.report.page import write_correlations_page, write_table_pages
 
     for page in write_table_pages(root, _warn):
         print(page)

@@ -1,17 +1,31 @@
-"""A table's page and figures, and its text for a terminal."""
+"""Pages and figures of tables, of one and of all, and a table's text for a terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.common.extras import is_installed
+from fairseq_plugins.common.parallel import map_in_processes
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.common.tables import DASH, columns
+from fairseq_plugins.papers.bert import (
+    BERT_GLUE_TABLE,
+    BERT_PROPERTIES_TABLE,
+    BERT_SQUAD_TABLE,
+)
 from fairseq_plugins.papers.tables import Figure
 from fairseq_plugins.records.results import Result
+from fairseq_plugins.report.correlations import Correlations
 from fairseq_plugins.report.render import figure_page, render
 from fairseq_plugins.statistics.comparisons import Cells, mean
-from fairseq_plugins.statistics.table_results import TableFolder, TableResults
+from fairseq_plugins.statistics.table_results import (
+    TableFolder,
+    TableResults,
+    find_tables,
+    read_numbers,
+)
+
+_CORRELATED = (BERT_PROPERTIES_TABLE, BERT_GLUE_TABLE, BERT_SQUAD_TABLE)
 
 
 @dataclass(frozen=True)
@@ -63,8 +77,7 @@ class Report(TableFolder):
         """Draw the figures, if matplotlib is installed and there are results."""
         if not shown or not is_installed("matplotlib"):
             return
-        from fairseq_plugins.report.attention_maps import draw_attention
-        from fairseq_plugins.report.figures import draw_figure
+        from fairseq_plugins.report.figures import draw_attention, draw_figure
 
         folder = self.root / self.results
         for figure in self.table.figures:
@@ -105,3 +118,40 @@ class Report(TableFolder):
                 f"{ours - paper.mean:+.{digits}f}" if paper and ours is not None else DASH,
             ]
         return line
+
+
+def write_table_pages(root: Path, say: Callable[[str], None]) -> list[Path]:
+    """Render page and figures of every table, scale and custom run with results.
+
+    Args:
+        root: the repository.
+        say: called with a sentence on each result that is left out.
+
+    Returns:
+        The pages' paths below the root.
+    """
+    pages = []
+    reports: list[Report] = []
+    for found in find_tables(root):
+        if isinstance(found, TableFolder):
+            reports.append(Report(**vars(found)))
+        else:
+            for sentence in found.left_out:
+                say(sentence)
+    for page, left_out in map_in_processes(_write, reports):
+        pages.append(page)
+        for sentence in left_out:
+            say(f"Left out of {page}: {sentence}")
+    return pages
+
+
+def _write(report: Report) -> tuple[Path, list[str]]:
+    return report.page, report.make()
+
+
+def write_correlations_page(root: Path, scale: str) -> Path | None:
+    """Render the BERT paper's Table 5 at a scale; return its page, or None without results."""
+    found = read_numbers(root, _CORRELATED, scale).get(scale)
+    if found is None or BERT_PROPERTIES_TABLE.name not in found.cells:
+        return None
+    return Correlations(scale, found).write(root)
