@@ -35,7 +35,7 @@ from fairseq_plugins.site.runs import (
     typed,
 )
 from fairseq_plugins.site.speed import machines, table9, timing_command
-from fairseq_plugins.site.tables import attentions_of, floor_texts, side_by_side, site_lines
+from fairseq_plugins.site.tables import floor_texts, side_by_side, site_lines
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
 
 STATIC = Path(__file__).parent / "static"
@@ -184,7 +184,7 @@ def _tables(site: Site) -> None:
             "table.html",
             found=one,
             own=lines,
-            attentions=attentions_of(lines),
+            attentions=list(dict.fromkeys(line.attention for line in lines)),
             kinds=sorted({line.kind for line in lines}),
             rows=side_by_side(one, lines),
             floors=floor_texts(one),

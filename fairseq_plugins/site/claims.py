@@ -125,7 +125,7 @@ def _judged(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> J
         scale=scale,
         verdict=verdict,
         effect=effect_text(estimate, verdict) if estimate else "",
-        interval=_sure(verdict),
+        interval=interval_text(estimate, verdict) if estimate and verdict.has_interval else "",
         p=probability(estimate.p) if estimate and estimate.p is not None else "",
         sentence=_sentence(claim, verdict),
         command=_command(claim, scale, numbers),
@@ -133,12 +133,6 @@ def _judged(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> J
         bar=bar_of(claim, verdict),
         tables=pages,
     )
-
-
-def _sure(verdict: Verdict) -> str:
-    if verdict.estimate is None or verdict.estimate.low is None:
-        return ""
-    return interval_text(verdict.estimate, verdict)
 
 
 def _sentence(claim: Claim, verdict: Verdict) -> str:
