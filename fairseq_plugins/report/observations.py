@@ -69,18 +69,6 @@ def rises(results: Sequence[Result], suffix: str, attention: str, factor: int) -
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
-def rises_at_longest(
-    table: Table, results: Sequence[Result], suffix: str, attention: str
-) -> list[tuple[int, dict[str, float]]]:
-    """Return the longest length above 1x with numbers and its rises, as a list of one or none."""
-    found = [
-        (factor, rise)
-        for factor in sorted(table.lengths)
-        if factor > 1 and (rise := rises(results, suffix, attention, factor))
-    ]
-    return found[-1:]
-
-
 def describe(found: Mapping[str, float], factor: int) -> str:
     """Say which rows keep their perplexity, from at least one rise, least first."""
     words = [f"`{row}` ({rise:+.1f} %)" for row, rise in found.items()]
@@ -110,14 +98,16 @@ def observations(judged: JudgedTable) -> list[Section]:
 
 
 def _describe_lengths(table: Table, results: Sequence[Result]) -> list[str]:
-    if not table.lengths:
-        return []
-    return [
-        f"{attention.capitalize()} attention, {words}: {describe(found, factor)}"
-        for suffix, words in _PROTOCOLS.items()
-        for attention in table.attentions
-        for factor, found in rises_at_longest(table, results, suffix, attention)
-    ]
+    """Describe the rises at the longest length with numbers, by protocol and attention."""
+    sentences = []
+    for suffix, words in _PROTOCOLS.items():
+        for attention in table.attentions:
+            for factor in sorted(table.lengths, reverse=True):
+                if factor > 1 and (found := rises(results, suffix, attention, factor)):
+                    text = describe(found, factor)
+                    sentences.append(f"{attention.capitalize()} attention, {words}: {text}")
+                    break
+    return sentences
 
 
 def describe_source_lengths(judged: JudgedTable) -> list[str]:

@@ -69,31 +69,25 @@ class Agreement:
 
     Attributes:
         attention: its name.
-        reference: the table's reference row.
         ranking: the rows that both have, the paper's best first.
         pairs: every two of these rows, in the order of the ranking.
-        spread: the deviation between seeds; None if unknown.
     """
 
     attention: str
-    reference: str
     ranking: tuple[str, ...]
     pairs: tuple[Pair, ...]
-    spread: Spread | None
 
     def count(self, holds: bool | None) -> int:
         """Count the pairs that hold, that are reversed (False), or that are ties (None)."""
         return sum(pair.holds is holds for pair in self.pairs)
 
-    @property
-    def telling_pairs(self) -> list[Pair]:
-        """The neighbours in the paper's ranking, and each row with the reference."""
+    def telling_pairs(self, reference: str) -> list[Pair]:
+        """Return the neighbours in the paper's ranking, and each row with the reference."""
         neighbours = set(itertools.pairwise(self.ranking))
         return [
             pair
             for pair in self.pairs
-            if self.reference in (pair.better, pair.worse)
-            or (pair.better, pair.worse) in neighbours
+            if reference in (pair.better, pair.worse) or (pair.better, pair.worse) in neighbours
         ]
 
     @property
@@ -192,7 +186,7 @@ class JudgedTable:
             Pair(better, worse, paper[worse] - paper[better], gaps[better, worse])
             for better, worse in ordered
         )
-        return Agreement(attention, reference, ranking, pairs, spread)
+        return Agreement(attention, ranking, pairs)
 
     @_once
     def pairs(self, attention: str) -> dict[tuple[str, str], Estimate]:
