@@ -159,14 +159,11 @@ def _set_scales(axis: Any, panel: Panel) -> None:
         axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axis.yaxis.set_minor_formatter(NullFormatter())
     if panel.ticks:
-        shown = {x: text for x, text in panel.ticks.items() if _has_point(panel, x)}
+        points = [x for line in panel.lines.values() for x, _ in line]
+        shown = {x: t for x, t in panel.ticks.items() if any(abs(x - at) < 0.5 for at in points)}
         axis.set_xticks([*shown], [*shown.values()], fontsize=8)
     if panel.rule is not None:
         axis.axvline(panel.rule, color="grey", linewidth=0.8)
-
-
-def _has_point(panel: Panel, x: float) -> bool:
-    return any(abs(x - at) < 0.5 for line in panel.lines.values() for at, _ in line)
 
 
 def _draw_ranking(judged: JudgedTable) -> Picture:

@@ -101,7 +101,8 @@ def _of_folder(root: Path, folder: Path) -> list[FigureView]:
     views = []
     for path in sorted(folder.glob("*.json")):
         panels = maps(read_json(path) or {})
-        pictures = [] if panels else _pictures(root, folder)
+        drawn = [] if panels else sorted(folder.glob("*.png"))
+        pictures = [picture.relative_to(results_of(root)) for picture in drawn]
         if panels or pictures:
             name, source = f"{folder.name}-{path.stem}", f"results/{folder.name}/{path.name}"
             views.append(FigureView(name, _title(path), panels, pictures, source))
@@ -125,10 +126,6 @@ def _drawn(root: Path, found: TableResults) -> list[FigureView]:
         return []
     title, name = f"{found.table.source}, {found.scale}", f"{found.table.name}-{found.scale}"
     return [FigureView(name, title, (), [path], found.page)]
-
-
-def _pictures(root: Path, folder: Path) -> list[Path]:
-    return [path.relative_to(results_of(root)) for path in sorted(folder.glob("*.png"))]
 
 
 def maps(content: Mapping[str, Any], above: str = "") -> list[tuple[str, charts.Chart]]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from fairseq_plugins.papers.lrpe import LAST_TRAIN_LOSS, UPDATES_TO_REFERENCE
 from fairseq_plugins.papers.tables import Table
@@ -32,7 +31,8 @@ def with_derived(table: Table, results: Sequence[Result], cells: Cells) -> Cells
         if UPDATES_TO_REFERENCE.metric in wanted and target is not None:
             metrics[UPDATES_TO_REFERENCE.metric] = updates_to(one["metrics"]["curve"], target)
         if LAST_TRAIN_LOSS.metric in wanted:
-            metrics[LAST_TRAIN_LOSS.metric] = _last_train_loss(one)
+            points = one.get("curves", {}).get("", {}).get("train", [])
+            metrics[LAST_TRAIN_LOSS.metric] = points[-1][1] if points else None
         found.append({**one, "metrics": metrics})
     derived = gather(found, table.derived)
     return {place: {**cell, **derived.get(place, {})} for place, cell in cells.items()}
@@ -46,8 +46,3 @@ def updates_to(curve: Sequence[tuple[int, float]], loss: float) -> float | None:
         if below <= loss:
             return start + (end - start) * (above - loss) / (above - below)
     return None
-
-
-def _last_train_loss(result: Any) -> float | None:
-    points = result.get("curves", {}).get("", {}).get("train", [])
-    return points[-1][1] if points else None
