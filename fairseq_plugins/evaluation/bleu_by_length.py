@@ -3,20 +3,13 @@
 python -m fairseq_plugins.evaluation.bleu_by_length OUTPUT --data DIR [--subset test]
 """
 
-import json
 import sys
 from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.data.codes import join_pieces
-from fairseq_plugins.evaluation.bleu import (
-    read_generated,
-    read_lines,
-    read_references,
-    run_command,
-    score,
-)
+from fairseq_plugins.evaluation.bleu import read_lines, read_pairs, run_command, score
 from fairseq_plugins.papers.extrapolation import BUCKETS
 
 LEAST = 20  # sentences; BLEU of fewer is not reported
@@ -38,9 +31,7 @@ def score_by_length(output: Path, data: Path, subset: str) -> dict[str, object]:
     Raises:
         ValueError: see `bleu.read_references`, `bleu.read_generated` and `bleu.score`.
     """
-    language = json.loads((data / "data.json").read_text())["request"]["target"]
-    references = read_references(data, subset, language)
-    hypotheses = read_generated(output, language, len(references))
+    hypotheses, references = read_pairs(output, data, subset)
     lengths = read_source_lengths(output, len(references))
     total, signature = score(hypotheses, references)
     buckets: dict[str, dict[str, float | int | None]] = {}
