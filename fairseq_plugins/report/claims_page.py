@@ -209,10 +209,7 @@ def _table(claims: Sequence[Claim], verdicts: Verdicts) -> str:
     ]
     lines = []
     for claim in claims:
-        own = printed(claim)
-        effect = DASH if own.estimate is None else effect_text(own.estimate, own)
-        if claim.mismatch:
-            effect += " (otherwise)"
+        effect = f"{printed_text(claim)}{' (otherwise)' if claim.mismatch else ''}"
         words = [_cell(claim, verdicts[scale].get(claim.name)) for scale in scales]
         lines.append([claim.text, claim.place, effect, *words])
     return markdown_table(["claim", "place", "in the paper", *scales], lines)
@@ -257,6 +254,12 @@ def effect_text(estimate: Estimate, verdict: Verdict) -> str:
         return f"{estimate.effect:.{verdict.digits}f} x"
     unit = {"%": " %", "r": " r"}.get(verdict.unit, "")
     return f"{estimate.effect:+.{verdict.digits}f}{unit}"
+
+
+def printed_text(claim: Claim) -> str:
+    """Format the effect that the paper prints; a dash without one."""
+    own = printed(claim)
+    return DASH if own.estimate is None else effect_text(own.estimate, own)
 
 
 def interval_text(estimate: Estimate, verdict: Verdict) -> str:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from fairseq_plugins.common.tables import DASH
 from fairseq_plugins.report.differences import interval, probability
 from fairseq_plugins.statistics.comparisons import deviation, mean
-from fairseq_plugins.statistics.floors import best_floor
 from fairseq_plugins.statistics.inference import Estimate, Seeds
-from fairseq_plugins.statistics.judged import JudgedTable
+from fairseq_plugins.statistics.judged import JudgedTable, best_floor
 
 REFERENCE, ALONE, NOT_RUN = "reference", "no reference", "not run"  # besides verdicts
 

@@ -7,7 +7,7 @@ from fairseq_plugins.common.tables import DASH
 from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.papers.claims import Claim, Computed, Correlation, Speed
 from fairseq_plugins.papers.tables import Table
-from fairseq_plugins.report.claims_page import effect_text, interval_text, tie_text
+from fairseq_plugins.report.claims_page import effect_text, interval_text, printed_text, tie_text
 from fairseq_plugins.report.differences import probability
 from fairseq_plugins.site.runs import table_command, typed
 from fairseq_plugins.site.speed import timing_command
@@ -16,7 +16,6 @@ from fairseq_plugins.statistics.claims import (
     Bar,
     bar_of,
     best_verdicts,
-    printed,
     smaller_than_printed,
 )
 from fairseq_plugins.statistics.comparisons import mean, rows_of
@@ -103,15 +102,14 @@ def claim_views(evidence: Evidence) -> list[ClaimView]:
 
 
 def _view(evidence: Evidence, claim: Claim, best_scale: str | None) -> ClaimView:
-    own = printed(claim)
-    text = effect_text(own.estimate, own) if own.estimate else DASH
     scales = [scale for scale, found in evidence.verdicts.items() if claim.name in found]
     judged = [
         _judged(evidence, claim, scale, evidence.verdicts[scale][claim.name]) for scale in scales
     ] or [_judged(evidence, claim, "mini", Verdict(NOT_RUN))]
     best = next((one for one in judged if one.scale == best_scale), judged[0])
     attention = getattr(claim.evidence, "attention", "")
-    return ClaimView(claim, f"claim-{claim.name}.html", text, judged, best, attention)
+    page = f"claim-{claim.name}.html"
+    return ClaimView(claim, page, printed_text(claim), judged, best, attention)
 
 
 def _judged(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> Judged:

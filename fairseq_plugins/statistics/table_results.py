@@ -21,9 +21,8 @@ from fairseq_plugins.records.results import Result, Say, mismatch, read_results,
 from fairseq_plugins.records.runs import LOCAL, Run, Study
 from fairseq_plugins.statistics.claims import without_needless
 from fairseq_plugins.statistics.comparisons import Cells
-from fairseq_plugins.statistics.derived import with_derived
-from fairseq_plugins.statistics.floors import Floors
-from fairseq_plugins.statistics.judged import JudgedTable
+from fairseq_plugins.statistics.judged import Floors, JudgedTable
+from fairseq_plugins.statistics.series import with_derived
 from fairseq_plugins.statistics.timings import Content, read_timings
 from fairseq_plugins.statistics.verdicts import Numbers, Verdict, judge_by_scale
 

@@ -19,7 +19,6 @@ from fairseq_plugins.papers.claims import (
 )
 from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
 from fairseq_plugins.statistics.correlations import LEAST_ROWS, over_rows
-from fairseq_plugins.statistics.floors import Floors
 from fairseq_plugins.statistics.inference import (
     Estimate,
     Seeds,
@@ -30,7 +29,7 @@ from fairseq_plugins.statistics.inference import (
     sample_mean,
     together,
 )
-from fairseq_plugins.statistics.judged import JudgedTable
+from fairseq_plugins.statistics.judged import Floors, JudgedTable
 
 CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN = "confirmed", "contradicted", "undecided", "not run"
 UNTESTED = "cannot be tested"  # at a scale that does not measure the metric
