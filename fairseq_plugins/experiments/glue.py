@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import ConfigDict, model_validator
 
@@ -31,11 +31,12 @@ from fairseq_plugins.papers.bert import BERT_GLUE_TABLE
 from fairseq_plugins.papers.lrpe import TABLE_3
 from fairseq_plugins.papers.tables import AVERAGE, Table
 from fairseq_plugins.records import logs
-from fairseq_plugins.records.data import DataDescription, Numbers
+from fairseq_plugins.records.data import DataDescription, Numbers, SplitSizes
 from fairseq_plugins.records.metrics import Correlation, NotNegative, StartedMetrics
 from fairseq_plugins.records.recipe import trainings_of
 from fairseq_plugins.records.runs import Run
 
+D = TypeVar("D", Numbers, SplitSizes)
 MOST_SEEN = 10  # per cent of development examples seen in training; more are mentioned
 
 
@@ -176,13 +177,12 @@ class Glue(Experiment):
         return {**found, AVERAGE: {**means, "the best for each task": best}}
 
     def examples(self, data: DataDescription, scale: str) -> dict[str, int]:
-        tasks = {Path(folder).name: part for folder, part in data.splits.parts().items()}
         found: dict[str, int] = {}
         for label, source in self.sources.items():
-            if source.metric != "accuracy" or source.task not in tasks:
+            if source.metric != "accuracy":
                 continue
             for subset in self._measured(source, scale):
-                count = tasks[source.task].part(subset).examples
+                count = _of_task(data.splits, source.task).part(subset).examples
                 if count:
                     found.setdefault(label, count)
         return found
@@ -246,10 +246,10 @@ class Glue(Experiment):
         ]
 
 
-def _of_task(found: Numbers, task: str) -> Numbers:
-    """Return the numbers of a task's data, whose folder has its name."""
+def _of_task(found: D, task: str) -> D:
+    """Return the part of a task, whose folder has its name."""
     tasks = {Path(folder).name: part for folder, part in found.parts().items()}
-    return tasks.get(task) or Numbers.model_validate({})
+    return tasks.get(task) or type(found).model_validate({})
 
 
 def _step(
