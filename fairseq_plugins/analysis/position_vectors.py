@@ -20,11 +20,6 @@ def cosines(vectors: Tensor) -> Tensor:
     return dot_products(torch.nn.functional.normalize(vectors, dim=-1))
 
 
-def neighbour_cosines(vectors: Tensor) -> Tensor:
-    """Compute the cosine of each vector with the next: (N, C) -> (N - 1,)."""
-    return cosines(vectors).diagonal(1)
-
-
 def alike_from(vectors: Tensor) -> int | None:
     """Find the offset from which the relative vectors of a side are all alike (Appendix D).
 
