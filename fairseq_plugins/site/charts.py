@@ -1,7 +1,6 @@
 """Charts in Plotly's format: data and axes; the page sets the colours."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, pairwise
 from textwrap import wrap
 from typing import Any
@@ -61,23 +60,13 @@ def of_panel(panel: Panel) -> Chart:
     return chart
 
 
-@dataclass(frozen=True)
-class SmallMultiples:
-    """A panel drawn as many small ones, in SVG's coordinates from 0 to `WIDTH` and `HEIGHT`.
+def small_multiples(panel: Panel) -> dict[str, Any]:
+    """Draw each line of a panel by itself, in SVG's coordinates from 0 to `WIDTH` and `HEIGHT`.
 
-    Attributes:
-        band, reference: paths in all of them: the range of all lines, and the reference.
-        cells: label, last number, path and end of each line.
+    Returns:
+        The ``panel``, the paths that all small ones have: the range of all lines (``band``) and the
+        ``reference``, and ``cells``: label, last number, path and end of each line.
     """
-
-    panel: Panel
-    band: str
-    reference: str
-    cells: Sequence[tuple[str, str, str, tuple[float, float]]]
-
-
-def small_multiples(panel: Panel) -> SmallMultiples:
-    """Draw each line of a panel by itself."""
 
     def place(points: Points) -> list[tuple[float, float]]:
         return [(round(WIDTH * u, 1), round(HEIGHT * (1 - v), 1)) for u, v in points]
@@ -91,7 +80,8 @@ def small_multiples(panel: Panel) -> SmallMultiples:
         cells.append((label, f"{line[-1][1]:.4g}", path(scaled), place(scaled)[-1]))
     reference = panel.lines.get(panel.reference)
     dashed = path(panel.scaled(reference)) if reference else ""
-    return SmallMultiples(panel, path(panel.band()), dashed, cells)
+    band = path(panel.band())
+    return {"panel": panel, "band": band, "reference": dashed, "cells": cells}
 
 
 def heat(

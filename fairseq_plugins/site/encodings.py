@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from markupsafe import Markup
@@ -16,6 +15,7 @@ from fairseq_plugins.encodings import ENCODINGS, EncodingEntry
 from fairseq_plugins.site import charts
 from fairseq_plugins.site.kinds import facts_of, kind_of
 from fairseq_plugins.site.markdown import inline
+from fairseq_plugins.site.speed import Ratio, table9
 from fairseq_plugins.site.tables import SiteLine
 from fairseq_plugins.statistics.series import length_lines
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
@@ -94,7 +94,8 @@ def encoding_views(
         lines: lines of each table, by page.
         looks: results of `look` by name.
     """
-    return [_view(evidence, lines, name, looks.get(name, ())) for name in sorted(ENCODINGS)]
+    speeds = table9(evidence)
+    return [_view(evidence, lines, name, looks.get(name, ()), speeds) for name in sorted(ENCODINGS)]
 
 
 def _view(
@@ -102,6 +103,7 @@ def _view(
     lines: Mapping[str, Sequence[SiteLine]],
     name: str,
     pictures: Sequence[tuple[str, charts.Chart]],
+    speeds: Mapping[str, Sequence[Ratio]],
 ) -> EncodingView:
     entry = ENCODINGS[name]
     numbers = [
@@ -118,24 +120,15 @@ def _view(
         options=[(o.name, word(o.default), o.expected) for o in entry.options.values()],
         text="" if entry.parts else "\n\n".join(definition(inspect.getdoc(entry.make) or "")),
         numbers=numbers,
-        speeds=_speeds(evidence.timings, name),
+        speeds=[
+            (device, one.group, f"{one.value:.3f}", one.quartiles)
+            for device, steps in speeds.items()
+            for one in steps
+            if one.row == name and one.value is not None
+        ],
         pictures=pictures,
         longer=_longer(evidence, name),
     )
-
-
-def _speeds(
-    timings: Mapping[str, Sequence[Mapping[str, Any]]], name: str
-) -> list[tuple[str, str, str, str]]:
-    found = []
-    for device, cells in timings.items():
-        for cell in cells:
-            if cell["row"] == name:
-                metrics = cell["metrics"]
-                low, high = metrics["quartiles"]
-                speed = f"{metrics['relative_speed']:.3f}"
-                found.append((device, cell["attention"], speed, f"{low:.3f} to {high:.3f}"))
-    return found
 
 
 def _longer(evidence: Evidence, name: str) -> list[tuple[str, charts.Chart]]:

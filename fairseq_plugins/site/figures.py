@@ -52,7 +52,7 @@ class FigureView:
     panels: Sequence[tuple[str, charts.Chart]]
     pictures: Sequence[Path] = ()
     source: str = ""
-    small: Sequence[charts.SmallMultiples] = ()
+    small: Sequence[Mapping[str, Any]] = ()
 
 
 def results_of(root: Path) -> Path:
