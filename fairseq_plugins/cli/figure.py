@@ -304,11 +304,7 @@ def _trained(state: dict[str, Any]) -> str:
 
 
 def _of_results(scale: str) -> tuple[str, str, Any]:
-    from fairseq_plugins.papers.bert import (
-        BERT_GLUE_TABLE,
-        BERT_PROPERTIES_TABLE,
-        BERT_SQUAD_TABLE,
-    )
+    from fairseq_plugins.papers.bert_correlations import TABLES
     from fairseq_plugins.report.correlation_by_offset import (
         draw_by_offset,
         measure_by_offset,
@@ -316,8 +312,7 @@ def _of_results(scale: str) -> tuple[str, str, Any]:
     )
     from fairseq_plugins.statistics.table_results import read_numbers
 
-    tables = (BERT_PROPERTIES_TABLE, BERT_GLUE_TABLE, BERT_SQUAD_TABLE)
-    found = read_numbers(ROOT, tables, scale).get(scale)
+    found = read_numbers(ROOT, TABLES, scale).get(scale)
     cells = {} if found is None else found.cells
     made = draw_by_offset(measure_by_offset(read_weights(ROOT, scale), cells), cells)
     paper = (

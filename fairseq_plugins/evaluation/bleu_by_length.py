@@ -40,10 +40,7 @@ def score_by_length(output: Path, data: Path, subset: str) -> dict[str, object]:
         found = None
         if len(own) >= LEAST:
             found, _ = score([hypotheses[i] for i in own], [references[i] for i in own])
-        buckets[name] = {
-            "bleu": None if found is None else round(found, 4),
-            "sentences": len(own),
-        }
+        buckets[name] = {"bleu": None if found is None else round(found, 4), "sentences": len(own)}
     return {"bleu": round(total, 4), "signature": signature, "buckets": buckets}
 
 

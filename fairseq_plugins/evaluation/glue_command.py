@@ -18,8 +18,7 @@ from fairseq_plugins.glue.tasks import TASKS, find_task
 def get_parser() -> argparse.ArgumentParser:
     """Build the parser of the command line."""
     parser = Parser(
-        prog="python -m fairseq_plugins.glue",
-        description="GLUE's metrics of a checkpoint.",
+        prog="python -m fairseq_plugins.glue", description="GLUE's metrics of a checkpoint."
     )
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("evaluate", help="print one line of JSON with the metrics")

@@ -102,8 +102,7 @@ def _adapted(settings: str) -> Adapted:
     return Adapted(
         recipe=RECIPE,
         scales=scales(
-            Scale("toy", COMMANDS["toy-mlm"]),
-            Scale(PUBLISHED, COMMANDS["novels-start"]),
+            Scale("toy", COMMANDS["toy-mlm"]), Scale(PUBLISHED, COMMANDS["novels-start"])
         ),
         metrics=Nearness,
         sides=("encoder",),

@@ -91,11 +91,7 @@ class Glue(Experiment):
         protocol = (f"+glue_protocol={self.protocol}",) if self.protocol else ()
         return [
             Variant(
-                f"{task.name}-lr{rate:g}",
-                task.config,
-                protocol,
-                kind=task.name,
-                learning_rate=rate,
+                f"{task.name}-lr{rate:g}", task.config, protocol, kind=task.name, learning_rate=rate
             )
             for task in self.tasks(scale)
             for rate in self.learning_rates[scale]

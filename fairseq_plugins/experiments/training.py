@@ -91,16 +91,13 @@ class PretrainedModel:
     @classmethod
     def of(cls, recorded: Mapping[str, Any]) -> Self | None:
         """Read the model from a recorded configuration; None if the run starts from another run."""
-        found = (config.get(START) for config in trainings_of(recorded).values())
-        return next(
-            (
-                cls(Path(one["checkpoint"]), one["sha256"], one.get("sizes", {}))
-                for one in found
-                if isinstance(one, Mapping)
-                and all(isinstance(one.get(key), str) for key in ("checkpoint", "sha256"))
-            ),
-            None,
-        )
+        for config in trainings_of(recorded).values():
+            one = config.get(START)
+            if isinstance(one, Mapping) and all(
+                isinstance(one.get(key), str) for key in ("checkpoint", "sha256")
+            ):
+                return cls(Path(one["checkpoint"]), one["sha256"], one.get("sizes", {}))
+        return None
 
     def record(self) -> dict[str, Any]:
         """Return it as a configuration records it, without absolute paths."""

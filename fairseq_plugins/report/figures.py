@@ -274,12 +274,7 @@ _DATA: dict[str, Callable[[Table, Sequence[Result]], dict[str, Any]]] = {
 
 
 def draw_attention(
-    root: Path,
-    folder: Path,
-    table: Table,
-    figure: Figure,
-    scale: str,
-    results: Sequence[Result],
+    root: Path, folder: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
 ) -> None:
     """Draw a panel for each row (lowest seed), the paper's first, as PNG, SVG and rounded JSON.
 

@@ -86,10 +86,7 @@ def lines_of(judged: JudgedTable) -> dict[tuple[str, str], Line]:
 
 
 def _line(
-    judged: JudgedTable,
-    name: str,
-    attention: str,
-    above: Mapping[str, Sequence[str] | None],
+    judged: JudgedTable, name: str, attention: str, above: Mapping[str, Sequence[str] | None]
 ) -> Line:
     table, row = judged.table, judged.table.row(name)
     cell = judged.cells.get((name, attention), {})

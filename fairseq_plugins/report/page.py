@@ -8,11 +8,7 @@ from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.parallel import map_in_processes
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.common.tables import DASH, columns
-from fairseq_plugins.papers.bert import (
-    BERT_GLUE_TABLE,
-    BERT_PROPERTIES_TABLE,
-    BERT_SQUAD_TABLE,
-)
+from fairseq_plugins.papers.bert_correlations import TABLES as CORRELATED
 from fairseq_plugins.papers.tables import Figure
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.correlations import Correlations
@@ -24,8 +20,6 @@ from fairseq_plugins.statistics.table_results import (
     find_tables,
     read_numbers,
 )
-
-_CORRELATED = (BERT_PROPERTIES_TABLE, BERT_GLUE_TABLE, BERT_SQUAD_TABLE)
 
 
 @dataclass(frozen=True)
@@ -151,7 +145,7 @@ def _write(report: Report) -> tuple[Path, list[str]]:
 
 def write_correlations_page(root: Path, scale: str) -> Path | None:
     """Render the BERT paper's Table 5 at a scale; return its page, or None without results."""
-    found = read_numbers(root, _CORRELATED, scale).get(scale)
-    if found is None or BERT_PROPERTIES_TABLE.name not in found.cells:
+    found = read_numbers(root, CORRELATED, scale).get(scale)
+    if found is None or CORRELATED[0].name not in found.cells:
         return None
     return Correlations(scale, found).write(root)

@@ -15,7 +15,7 @@ from fairseq_plugins.common.files import write_text
 from fairseq_plugins.common.parallel import map_in_processes
 from fairseq_plugins.common.provenance import commit as commit_of
 from fairseq_plugins.encodings import ENCODINGS
-from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PROPERTIES
+from fairseq_plugins.papers.bert_correlations import PROPERTIES, TABLES
 from fairseq_plugins.report.captions import caption
 from fairseq_plugins.report.claims_page import LARGEST, LEGEND, WORDS
 from fairseq_plugins.report.correlations import Correlations
@@ -26,14 +26,7 @@ from fairseq_plugins.site.claims import claim_views
 from fairseq_plugins.site.compare import compare_data
 from fairseq_plugins.site.encodings import encoding_page, encoding_views, look
 from fairseq_plugins.site.figures import FigureView, figure_views, ranking, results_of
-from fairseq_plugins.site.runs import (
-    KINDS,
-    CellView,
-    by_training,
-    script,
-    table_cells,
-    typed,
-)
+from fairseq_plugins.site.runs import KINDS, CellView, by_training, script, table_cells, typed
 from fairseq_plugins.site.speed import machines, table9, timing_command
 from fairseq_plugins.site.tables import floor_texts, side_by_side, site_lines
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
@@ -208,9 +201,8 @@ def _tables(site: Site) -> None:
 def _correlations(evidence: Evidence) -> list[tuple[Correlations, list[TableResults]]]:
     """Return Table 5 of the BERT paper at every scale with enough rows, and its tables."""
     every = [Correlations(scale, numbers) for scale, numbers in evidence.numbers.items()]
-    names = dict.fromkeys(["bert_table2", *(table for table, _ in PERFORMANCES)])
     return [
-        (one, [found for name in names if (found := evidence.find(name, one.scale))])
+        (one, [found for table in TABLES if (found := evidence.find(table.name, one.scale))])
         for one in every
         if any(found.estimate for found in one.ours.values())
     ]

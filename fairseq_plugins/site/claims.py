@@ -12,21 +12,10 @@ from fairseq_plugins.report.differences import probability
 from fairseq_plugins.site.runs import table_command, typed
 from fairseq_plugins.site.speed import timing_command
 from fairseq_plugins.site.tables import cell_page
-from fairseq_plugins.statistics.claims import (
-    Bar,
-    bar_of,
-    best_verdicts,
-    smaller_than_printed,
-)
+from fairseq_plugins.statistics.claims import Bar, bar_of, best_verdicts, smaller_than_printed
 from fairseq_plugins.statistics.comparisons import mean, rows_of
 from fairseq_plugins.statistics.table_results import RERUN, Evidence
-from fairseq_plugins.statistics.verdicts import (
-    CONFIRMED,
-    CONTRADICTED,
-    NOT_RUN,
-    UNDECIDED,
-    Verdict,
-)
+from fairseq_plugins.statistics.verdicts import CONFIRMED, CONTRADICTED, NOT_RUN, UNDECIDED, Verdict
 
 SEVERAL = (1, 2, 3)  # seeds of the command where a number has no interval yet
 

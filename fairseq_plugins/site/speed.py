@@ -131,9 +131,7 @@ def _ratio(
     return Ratio(label, group, value, between, bound, verdict, **more)
 
 
-def _times(
-    result: Content,
-) -> Iterator[Time]:
+def _times(result: Content) -> Iterator[Time]:
     rates = result["found"].get("rates", {})
     for key, seconds in result["found"].get("medians", {}).items():
         own = rates.get(key, {})

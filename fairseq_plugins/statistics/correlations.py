@@ -3,11 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fairseq_plugins.papers.bert_correlations import (
-    PERFORMANCES,
-    PROPERTIES,
-    ROWS,
-)
+from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PROPERTIES, ROWS
 from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
 from fairseq_plugins.statistics.inference import Estimate, Seeds, correlation, together
 
