@@ -12,8 +12,8 @@ from fairseq_plugins.papers.bert_correlations import TABLES as CORRELATED
 from fairseq_plugins.papers.tables import Figure
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.correlations import Correlations
+from fairseq_plugins.report.lines import Number, lines_of
 from fairseq_plugins.report.render import figure_page, render
-from fairseq_plugins.statistics.comparisons import Cells, mean
 from fairseq_plugins.statistics.table_results import (
     TableFolder,
     TableResults,
@@ -85,33 +85,23 @@ class Report(TableFolder):
 
     def text(self) -> str:
         """Write the ranking column for a terminal: paper, ours and difference."""
-        found = self.read()
-        cells = found.judged.cells
-        words = ("paper", "ours", "diff") if self.shown_table.is_printed else ("ours",)
-        header = ["row", *(f"{a}: {word}" for a in self.table.attentions for word in words)]
-        metric = self.table.ranked_by.metric
-        done = (row for (row, _), cell in cells.items() if metric in cell)
-        names = list(dict.fromkeys([*found.table.row_names, *sorted(done)]))
-        lines = [header, *(self._line(name, cells) for name in names)]
+        judged = self.read().judged
+        column, is_printed = self.table.ranked_by, self.shown_table.is_printed
+        numbers = {at: line.numbers[column.metric] for at, line in lines_of(judged).items()}
+        words = ("paper", "ours", "diff") if is_printed else ("ours",)
+        lines = [["row", *(f"{a}: {word}" for a in self.table.attentions for word in words)]]
+        done = sorted(row for (row, _), number in numbers.items() if number.ours)
+        for name in dict.fromkeys([*judged.table.row_names, *done]):
+            line = [name]
+            for attention in self.table.attentions:
+                number = numbers.get((name, attention), Number())
+                paper, ours = number.paper_order, number.order
+                gap = None if paper is None or ours is None else ours - paper
+                shown = [(paper, ""), (ours, ""), (gap, "+")] if is_printed else [(ours, "")]
+                for value, sign in shown:
+                    line.append(DASH if value is None else f"{value:{sign}.{column.digits}f}")
+            lines.append(line)
         return columns(lines, left=1)
-
-    def _line(self, name: str, cells: Cells) -> list[str]:
-        line, metric = [name], self.table.ranked_by.metric
-        digits = self.table.ranked_by.digits
-        for attention in self.table.attentions:
-            paper = self.table.row(name).paper.get(attention, {}).get(metric)
-            cell = cells.get((name, attention))
-            ours = mean(cell[metric].values()) if cell and metric in cell else None
-            own = f"{ours:.{digits}f}" if ours is not None else DASH
-            if not self.shown_table.is_printed:
-                line.append(own)
-                continue
-            line += [
-                f"{paper.mean:.{digits}f}" if paper else DASH,
-                own,
-                f"{ours - paper.mean:+.{digits}f}" if paper and ours is not None else DASH,
-            ]
-        return line
 
 
 def write_table_pages(root: Path, say: Callable[[str], None]) -> list[Path]:

@@ -31,7 +31,6 @@ class Cell:
     """
 
     table: str
-    row: str
     label: str
     where: str
     metric: str
@@ -190,9 +189,9 @@ def _cell(
     )
     known: Table | None = TABLES.get(table)
     if known is None:
-        return Cell(table, row, row, f"Table 9, {attention}", "speed", values, "", 3)
+        return Cell(table, row, f"Table 9, {attention}", "speed", values, "", 3)
     column = known.column(metric)
     page = cell_page(known, scale, row, attention) if values else ""
     label = known.row(row).label
     where = f"{known.source}, {attention} attention"
-    return Cell(table, row, label, where, column.label, values, page, column.digits)
+    return Cell(table, label, where, column.label, values, page, column.digits)
