@@ -71,12 +71,6 @@ class PretrainedModel:
         return cls(from_root(found, root), sha256(found)), checkpoint
 
     @classmethod
-    def published(cls, root: Path) -> Self:
-        """Return the default model of scale `published`, which may be missing."""
-        path = default_checkpoint()
-        return cls.read_sizes(root, path) if (root / path).is_file() else cls(path, "")
-
-    @classmethod
     def read_sizes(cls, root: Path, path: Path) -> Self:
         """Read a file with the sizes of its model.
 
