@@ -21,8 +21,8 @@ from fairseq_plugins import __main__ as fairseq_pe
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.evaluation import glue_command as glue
 from fairseq_plugins.evaluation import squad_command as squad
-from fairseq_plugins.records.recipe import compose_recipe
 from tests.documentation import PAGES, ROOT, commands, in_python
+from tests.recipes import compose_recipe
 
 PROGRAMS = {
     "benchmarks": bench.main,

@@ -19,15 +19,16 @@ from fairseq_plugins.analysis.indicators import (
     translation_invariance,
 )
 from fairseq_plugins.analysis.loaded_stacks import KINDS, LM, ROBERTA, TRANSLATION
-from fairseq_plugins.analysis.pair_measures import (
+from fairseq_plugins.analysis.position_vectors import (
+    ALIKE,
     NEAR,
     asymmetry,
     clearness,
+    first_rise,
     near_minus_far,
     offset_share,
     side_gap,
 )
-from fairseq_plugins.analysis.position_vectors import ALIKE, first_rise
 from fairseq_plugins.analysis.sentences import sentences, signs, summarise, summarise_values
 from fairseq_plugins.papers.bert_figures import CLASSES, SPANS
 

@@ -5,7 +5,7 @@ Definitions 3.1 and 3.2, Properties 3.1 and 3.2, Corollaries 3.5 and 3.6 (Append
 In all functions `rows` maps a length l to the vectors (l, C) of positions 0 to l - 1, float64.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -17,18 +17,19 @@ SAME = 1e-5  # relative tolerance for equal vectors: rows are computed in float3
 Rows = Mapping[int, Tensor]
 
 
-def forward_gaps(rows: Rows) -> Tensor:
-    """Measure how features at one distance to the start differ between lengths (Def. 3.1).
+def gaps(rows: Rows, *, from_end: bool = False) -> Tensor:
+    """Measure how features at one distance to the start, or the end, differ between lengths.
+
+    Definitions 3.1 and 3.2.
 
     Returns:
         (C,), the largest difference over pairs of lengths and their common positions.
     """
-    return _gaps(rows, lambda vectors, count: vectors[:count])
-
-
-def backward_gaps(rows: Rows) -> Tensor:
-    """Measure how features at one distance to the end differ between lengths (Def. 3.2): (C,)."""
-    return _gaps(rows, lambda vectors, count: vectors[len(vectors) - count :])
+    found = []
+    for first, second in combinations(sorted(rows), 2):
+        longer = rows[second][second - first :] if from_end else rows[second][:first]
+        found.append((rows[first] - longer).abs().amax(0))
+    return torch.stack(found).amax(0)
 
 
 def min_distance(rows: Rows, features: Tensor) -> float:
@@ -178,8 +179,8 @@ def measure_awareness(rows: Rows) -> Awareness:
             f"`rows` must be of two lengths of at least 2, but are of {sorted(rows)} instead."
         )
     size = _largest(rows)
-    forward = forward_gaps(rows) <= SAME * size
-    backward = backward_gaps(rows) <= SAME * size
+    forward = gaps(rows) <= SAME * size
+    backward = gaps(rows, from_end=True) <= SAME * size
     return Awareness(
         forward,
         backward,
@@ -206,15 +207,6 @@ def slices(features: Tensor) -> list[tuple[int, int]]:
 def as_words(features: Tensor) -> str:
     """Format selected features as Python slices: "0:16", or "none"."""
     return ", ".join(f"{first}:{end}" for first, end in slices(features)) or "none"
-
-
-def _gaps(rows: Rows, take: Callable[[Tensor, int], Tensor]) -> Tensor:
-    lengths = sorted(rows)
-    found = [
-        (take(rows[first], first) - take(rows[second], first)).abs().amax(0)
-        for first, second in combinations(lengths, 2)
-    ]
-    return torch.stack(found).amax(0)
 
 
 def _largest(rows: Rows) -> float:

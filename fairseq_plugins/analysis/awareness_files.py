@@ -15,7 +15,7 @@ from fairseq_plugins.analysis.awareness import (
     slices,
 )
 from fairseq_plugins.analysis.figure_files import Panel, draw_panels, round_digits
-from fairseq_plugins.analysis.position_rows import added_scores, build_plain, embeds, rows_by_length
+from fairseq_plugins.analysis.position_rows import added_scores, build_plain, embeds, input_rows
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.pages import Page, Section, bullets, figure_site_link, made
 from fairseq_plugins.common.pictures import save_picture
@@ -72,10 +72,13 @@ def observe(
     gap = None
     if encodings.layers[0] is not None:
         gap = centre_gap(added_scores(encodings, max(lengths), seed=seed))
-    if encodings.inputs[0] is None:
+    encoding = encodings.inputs[0]
+    if encoding is None:
         return MeasuredEncoding(name, None, {}, gap)
-    rows = rows_by_length(encodings, MEASURED, seed=seed)
-    maps = rows_by_length(encodings, lengths, seed=seed)
+    rows, maps = (
+        {length: input_rows(encoding, length, seed=seed) for length in some}
+        for some in (MEASURED, lengths)
+    )
     return MeasuredEncoding(name, measure_awareness(rows), maps, gap)
 
 

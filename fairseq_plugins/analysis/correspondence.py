@@ -4,7 +4,6 @@ Shapes: B batch, H heads, T positions, D head_dim, C embed_dim.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -47,39 +46,15 @@ class Terms:
         }
 
 
-def split_scores(
-    q_word: Tensor, q_position: Tensor, k_word: Tensor, k_position: Tensor, scale: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Split scores by Eq. 7, from projections (B, H, T, D) of words and of positions.
+def position_correlation(reader: LoadedStack, vectors: Tensor) -> Tensor:
+    """Compute P W_Q W_K^T P^T of each head of the first layer: (T, C) -> (H, T, T) (Figure 9).
 
-    Returns:
-        scale times word-word, word-position, position-word, position-position: (B, H, T, T) each.
+    Without scale, biases and normalisation.
     """
-    return (
-        scale * q_word @ k_word.mT,
-        scale * q_word @ k_position.mT,
-        scale * q_position @ k_word.mT,
-        scale * q_position @ k_position.mT,
-    )
-
-
-def position_correlation(
-    vectors: Tensor, q_weight: Tensor, k_weight: Tensor, num_heads: int
-) -> Tensor:
-    """Compute P W_Q W_K^T P^T of each head (Figure 9), without scale, biases and normalisation.
-
-    Args:
-        vectors: P, (T, C).
-        q_weight: (C, C), the query projection in PyTorch's layout, W_Q transposed.
-        k_weight: (C, C), the key projection.
-        num_heads: H.
-
-    Returns:
-        (H, T, T).
-    """
+    attention = reader.stack.layers[0].self_attn
     q, k = (
-        (vectors @ weight.mT).unflatten(-1, (num_heads, -1)).transpose(0, 1)
-        for weight in (q_weight, k_weight)
+        _heads(vectors.to(layer.weight) @ layer.weight.mT, attention.num_heads)
+        for layer in (attention.q_proj, attention.k_proj)
     )
     return q @ k.mT
 
@@ -134,19 +109,13 @@ def split_first_layer(reader: LoadedStack, tokens: Tensor) -> Terms:
         _heads(vector, seen.attention.num_heads) for vector in projected
     )
     scale = float(seen.attention.attention.scale)
-    four = split_scores(q_word, q_position, k_word, k_position, scale)
-    return Terms(*four, rest=seen.scores - sum(four))
-
-
-def input_projections(reader: LoadedStack) -> tuple[Any, Any, int]:
-    """Return W_Q^T and W_K^T of the first layer, each (C, C), and its number of heads."""
-    attention = reader.stack.layers[0].self_attn
-    return attention.q_proj.weight, attention.k_proj.weight, attention.num_heads
+    ww, wp, pw, pp = (scale * q @ k.mT for q in (q_word, q_position) for k in (k_word, k_position))
+    return Terms(ww, wp, pw, pp, rest=seen.scores - ww - wp - pw - pp)
 
 
 def _heads(x: Tensor, num_heads: int) -> Tensor:
-    """Split features into heads: (B, T, C) -> (B, H, T, D)."""
-    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+    """Split features into heads: (..., T, C) -> (..., H, T, D)."""
+    return x.unflatten(-1, (num_heads, -1)).transpose(-3, -2)
 
 
 def _centred(scores: Tensor) -> Tensor:

@@ -1,20 +1,18 @@
 """Inputs of figures: untrained encodings, or encodings of a checkpoint."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairseq_plugins.analysis.loaded_stacks import LoadedStack, load_stack
+from fairseq_plugins.analysis.loaded_stacks import LoadedStack
 from fairseq_plugins.analysis.position_rows import build_plain, input_rows
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.absolute import LearnableSinusoidal, Learned, Sinusoidal
 from fairseq_plugins.encodings.frequencies import geometric
 from fairseq_plugins.encodings.shaw import LearnableSinusoidalKeys, RelativeKeys, ShawKeys
-from fairseq_plugins.modules.loading import choose_device
 
 BERT_WIDTH, BERT_HEADS = 768, 12
 # Kinds of position vectors.
@@ -96,19 +94,6 @@ def trained(label: str, reader: LoadedStack) -> FigureInput:
     """Make the input of a loaded model."""
     attention = reader.stack.layers[0].self_attn.attention
     return FigureInput(label, reader.stack.position_embedding, attention.encoding, reader)
-
-
-def load_figure_input(
-    label: str, checkpoint: Path, data: Path, *, cpu: bool = False
-) -> FigureInput:
-    """Load a checkpoint of any of the package's models, in float64.
-
-    Raises:
-        ValueError: as for `load_stack`.
-    """
-    reader = load_stack(checkpoint, data)
-    reader.model.double().to(choose_device(cpu=cpu))
-    return trained(label, reader)
 
 
 def require(found: list[Any], figure: int, what: str) -> list[Any]:

@@ -5,7 +5,6 @@ the scores before the softmax.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,12 +13,11 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from fairseq_plugins.analysis import LENGTH, WORDS
-from fairseq_plugins.analysis.loaded_stacks import LoadedStack, load_stack
-from fairseq_plugins.analysis.softmax_inputs import record_softmax
+from fairseq_plugins.analysis.loaded_stacks import LoadedStack
+from fairseq_plugins.analysis.softmax_inputs import RecordedSoftmax
 from fairseq_plugins.attention.softmax import SoftmaxAttention
 from fairseq_plugins.common.dictionaries import MASK
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.modules.loading import choose_device
 
 BATCH_SIZE = 20
 
@@ -42,38 +40,22 @@ class Probe:
 
 
 def probe(
-    checkpoint: Path,
-    data: Path,
-    *,
-    words: int = WORDS,
-    length: int | None = None,
-    seed: int = 1,
-    cpu: bool = False,
+    reader: LoadedStack, *, words: int = WORDS, length: int | None = None, seed: int = 1
 ) -> Probe:
-    """Probe a checkpoint of a masked, a causal or a translation model with softmax attention.
+    """Probe a masked, a causal or a translation model with softmax attention.
+
+    It is probed on its device and in its precision.
 
     Args:
-        checkpoint: the checkpoint's file.
-        data: a folder with the dictionary of the training.
+        reader: the model.
         words: how many words to draw, at most all.
         length: tokens of a sentence, special tokens included; at most the model's maximum, and by
             default `LENGTH`.
         seed: seed of the words and of random encodings.
-        cpu: use the CPU even where there is a GPU.
 
     Raises:
-        ValueError: a checkpoint that is missing, damaged, of another model or dictionary, or
-            without attention weights; or a `length` above the model's maximum.
+        ValueError: an attention without weights, or a `length` above the model's maximum.
     """
-    reader = load_stack(checkpoint, data)
-    reader.model.double().to(choose_device(cpu=cpu))
-    return probe_reader(reader, words=words, length=length, seed=seed)
-
-
-def probe_reader(
-    reader: LoadedStack, *, words: int = WORDS, length: int | None = None, seed: int = 1
-) -> Probe:
-    """Probe a model on its device and in its precision; arguments and errors as of `probe`."""
     length = min(LENGTH, reader.max_length) if length is None else length
     if not 4 <= length <= reader.max_length:
         raise OptionError(
@@ -165,7 +147,6 @@ def first_layer_attention(reader: LoadedStack, tokens: Tensor) -> FirstLayerAtte
             "softmax attention has a weight for each pair of words."
         )
     queries: list[Tensor] = []
-    found: list[tuple[Tensor, Tensor]] = []  # scores and weights
 
     def request_weights(
         module: nn.Module, args: Any, options: dict[str, Any]
@@ -181,7 +162,7 @@ def first_layer_attention(reader: LoadedStack, tokens: Tensor) -> FirstLayerAtte
         attention.register_forward_pre_hook(request_weights, with_kwargs=True),
         attention.register_forward_hook(stop),
     )
-    with record_softmax(attention.attention, found):
+    with RecordedSoftmax() as recorded:
         try:
             reader.read(tokens)
         except _FirstLayerDone:
@@ -189,5 +170,5 @@ def first_layer_attention(reader: LoadedStack, tokens: Tensor) -> FirstLayerAtte
         finally:
             for hook in hooks:
                 hook.remove()
-    (inputs,), ((scores, weights),) = queries, found
+    (inputs,), (scores, weights) = queries, recorded.found[-1]
     return FirstLayerAttention(weights, scores, inputs, attention)

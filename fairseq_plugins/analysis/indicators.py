@@ -70,18 +70,15 @@ def symmetry(weights: Tensor) -> float:
     return float((weights - weights.T).abs().triu(1).sum()) / pairs if pairs else 0.0
 
 
-def direction_balance(weights: Tensor, offsets: int | None = NEAR) -> float:
+def direction_balance(weights: Tensor, offsets: int = NEAR) -> float:
     """Compute the weight of preceding keys over that of following ones, at most `offsets` away.
 
     Above 1 where queries attend more to preceding keys, infinite in a causal model. The formula
     printed in Appendix B is the inverse, but its text and Table 2's say lower over upper triangle.
-
-    weights: (T, T). offsets: None for all.
     """
-    length = _length(weights)
-    reach = length if offsets is None else offsets
-    before = float(weights.tril(-1).triu(-reach).sum())
-    after = float(weights.triu(1).tril(reach).sum())
+    _length(weights)
+    before = float(weights.tril(-1).triu(-offsets).sum())
+    after = float(weights.triu(1).tril(offsets).sum())
     if after == 0:
         return math.inf if before else math.nan
     return before / after

@@ -1,6 +1,6 @@
 """Trained models with the stack that reads sentences; for a translation model, the encoder."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,12 @@ from fairseq_plugins.common.vocabulary import (
 )
 from fairseq_plugins.evaluation.translator import languages_of
 from fairseq_plugins.modules.identity import LM, ROBERTA, TRANSLATION
-from fairseq_plugins.modules.loading import SENTENCE_TASKS, build_trained, read_trained
+from fairseq_plugins.modules.loading import (
+    SENTENCE_TASKS,
+    build_trained,
+    choose_device,
+    read_trained,
+)
 
 TASKS = {
     ROBERTA: ("masked_lm", "pe_masked_lm", *SENTENCE_TASKS, "squad"),
@@ -88,12 +93,13 @@ def wrap_model(
     return LoadedStack(family, model, model.encoder, dictionary, 0, 1)
 
 
-def load_stack(checkpoint: Path, data: Path) -> LoadedStack:
-    """Load a checkpoint of any of the package's models.
+def load_stack(checkpoint: Path, data: Path, *, cpu: bool = False) -> LoadedStack:
+    """Load a checkpoint of any of the package's models, in float64.
 
     Args:
         checkpoint: the checkpoint's file.
         data: the folder with the dictionaries of the training.
+        cpu: use the CPU even where there is a GPU.
 
     Raises:
         ValueError: the checkpoint is missing, damaged, or of another model, task or dictionary.
@@ -101,9 +107,10 @@ def load_stack(checkpoint: Path, data: Path) -> LoadedStack:
     tasks = [task for names in TASKS.values() for task in names]
     state = read_trained(checkpoint, models=list(TASKS), tasks=tasks)
     family = state["cfg"]["model"]["_name"]
-    own, vocabularies = _VOCABULARIES[family](checkpoint, state, data)
+    own, vocabularies = _find_vocabularies(family, checkpoint, state, data)
     check_vocabulary(checkpoint, state, *vocabularies)
     model, config, _ = build_trained(checkpoint, state, data)
+    model.double().to(choose_device(cpu=cpu))
     dictionary = Dictionary.load(str(own))
     if family == ROBERTA:
         dictionary.add_symbol(MASK)
@@ -111,35 +118,19 @@ def load_stack(checkpoint: Path, data: Path) -> LoadedStack:
     return wrap_model(family, model, dictionary, has_bos=has_bos)
 
 
-_Dictionaries = tuple[
-    Path, list[Vocabulary]
-]  # path of the input's dictionary, and all vocabularies
-
-
-def _find_single(table: str) -> Callable[[Path, Mapping[str, Any], Path], _Dictionaries]:
-    def find(checkpoint: Path, state: Mapping[str, Any], data: Path) -> _Dictionaries:
+def _find_vocabularies(
+    family: str, checkpoint: Path, state: Mapping[str, Any], data: Path
+) -> tuple[Path, list[Vocabulary]]:
+    """Return the path of the input's dictionary, and all vocabularies."""
+    tables: tuple[str, ...] = SIDE_TABLES
+    if family == TRANSLATION:
+        names = [f"dict.{language}.txt" for language in languages_of(state, checkpoint, data)]
+    else:
         of_glue = data / "input0"  # where sentence tasks keep the subwords' dictionary
-        path = _require_file(of_glue if of_glue.is_dir() else data, "dict.txt")
-        return path, [Vocabulary.read(path, table)]
-
-    return find
-
-
-def _find_both_sides(checkpoint: Path, state: Mapping[str, Any], data: Path) -> _Dictionaries:
-    languages = languages_of(state, checkpoint, data)
-    paths = [_require_file(data, f"dict.{language}.txt") for language in languages]
-    sides = zip(paths, SIDE_TABLES, strict=True)
-    return paths[0], [Vocabulary.read(path, table) for path, table in sides]
-
-
-def _require_file(data: Path, name: str) -> Path:
-    if not (data / name).is_file():
-        raise DataError(f"--data {data} does not hold {name}")
-    return data / name
-
-
-_VOCABULARIES = {
-    ROBERTA: _find_single(ROBERTA_TABLE),
-    LM: _find_single(DECODER_TABLE),
-    TRANSLATION: _find_both_sides,
-}
+        data = of_glue if of_glue.is_dir() else data
+        names, tables = ["dict.txt"], (ROBERTA_TABLE if family == ROBERTA else DECODER_TABLE,)
+    for name in names:
+        if not (data / name).is_file():
+            raise DataError(f"--data {data} does not hold {name}")
+    sides = zip(names, tables, strict=True)
+    return data / names[0], [Vocabulary.read(data / name, table) for name, table in sides]

@@ -76,6 +76,11 @@ class EncodingPicture:
     formless: str = ""
 
     @property
+    def kind(self) -> str:
+        """The kind of the attention."""
+        return "causal" if self.causal else "bidirectional"
+
+    @property
     def decay(self) -> Tensor:
         """Return exp(kernel) over its largest value: (H, offsets)."""
         return (self.kernel - self.kernel.amax(1, keepdim=True)).exp()

@@ -37,7 +37,7 @@ def to_json(seen: EncodingPicture) -> dict[str, Any]:
     """Return the numbers of a picture."""
     return {
         "encoding": seen.name,
-        "attention": "causal" if seen.causal else "bidirectional",
+        "attention": seen.kind,
         "offsets": [seen.offsets[0], seen.offsets[-1]],
         "kernel": _rounded(seen.kernel),
         "spread": _rounded(seen.spread.mean(0)),
@@ -92,25 +92,41 @@ def _term(one: Primitive) -> str:
 
 def draw(seen: EncodingPicture) -> Any:
     """Draw the definition, then kernel, decay and attention, with matplotlib."""
-    from matplotlib.figure import Figure  # an extra, and slow to import
-
     count = len(seen.definition) + 3
     columns = 2 if count == 4 else COLUMNS
-    rows = -(-count // columns)
-    picture = Figure(figsize=(WIDTH * columns, TITLE + HEIGHT * rows))
-    panels = list(picture.subplots(rows, columns, squeeze=False).ravel())
-    _lay_out(picture, rows, columns)
+    picture, grid = _grid(-(-count // columns), columns, f"{seen.name}, {seen.kind}, untrained")
+    panels = list(grid.ravel())
     for panel in panels[count:]:
         panel.set_axis_off()
     for panel, part in zip(panels, seen.definition, strict=False):
         _draw_part(picture, panel, part)
     _draw_behaviour(picture, panels[len(seen.definition) : count], seen)
-    for panel in panels[:count]:
-        panel.tick_params(labelsize=7)
-    kind = "causal" if seen.causal else "bidirectional"
-    below = 1 - 0.08 / picture.get_figheight()
-    picture.suptitle(f"{seen.name}, {kind}, untrained", y=below, va="top", fontsize=11)
     return picture
+
+
+def _grid(rows: int, columns: int, title: str) -> tuple[Any, Any]:
+    """Make a picture with panels (rows, columns), and room for titles and labels.
+
+    Matplotlib's own layout is slower than the drawing.
+    """
+    from matplotlib.figure import Figure  # an extra, and slow to import
+
+    width, height = WIDTH * columns, TITLE + HEIGHT * rows
+    left, right, bottom, top = MARGINS
+    picture = Figure(figsize=(width, height))
+    picture.subplots_adjust(
+        left=left / width,
+        right=1 - right / width,
+        bottom=bottom / height,
+        top=1 - (TITLE + top) / height,
+        wspace=(left + right) / (WIDTH - left - right),
+        hspace=(bottom + top) / (HEIGHT - bottom - top),
+    )
+    picture.suptitle(title, y=1 - 0.08 / height, va="top", fontsize=11)
+    panels = picture.subplots(rows, columns, squeeze=False)
+    for panel in panels.ravel():
+        panel.tick_params(labelsize=7)
+    return picture, panels
 
 
 def _draw_behaviour(picture: Any, panels: Sequence[Any], seen: EncodingPicture) -> None:
@@ -140,52 +156,20 @@ def draw_side_by_side(all_seen: Sequence[EncodingPicture]) -> Any:
 
     Kernels have one scale, so that sizes can be compared.
     """
-    from matplotlib.figure import Figure
-
-    rows, columns = 3, len(all_seen)
-    picture = Figure(figsize=(WIDTH * columns, TITLE + HEIGHT * rows))
-    panels = picture.subplots(rows, columns, squeeze=False)
-    _lay_out(picture, rows, columns)
-    lows, highs = zip(
-        *(panel.get_ylim() for panel in _columns(picture, panels, all_seen)), strict=True
-    )
+    picture, panels = _grid(3, len(all_seen), "untrained encodings side by side")
+    for own, seen in zip(panels.T, all_seen, strict=True):
+        _draw_behaviour(picture, own, seen)
+        own[0].set_title(f"{seen.name} ({seen.kind})\n{own[0].get_title()}", fontsize=9)
+    lows, highs = zip(*(kernel.get_ylim() for kernel in panels[0]), strict=True)
     for kernel in panels[0]:
         kernel.set_ylim(min(lows), max(highs))
-    below = 1 - 0.08 / picture.get_figheight()
-    picture.suptitle("untrained encodings side by side", y=below, va="top", fontsize=11)
     return picture
-
-
-def _columns(picture: Any, panels: Any, all_seen: Sequence[EncodingPicture]) -> list[Any]:
-    """Draw a column for each encoding; return the panels of the kernels."""
-    for column, seen in enumerate(all_seen):
-        own = [row[column] for row in panels]
-        _draw_behaviour(picture, own, seen)
-        kind = "causal" if seen.causal else "bidirectional"
-        own[0].set_title(f"{seen.name} ({kind})\n{own[0].get_title()}", fontsize=9)
-        for panel in own:
-            panel.tick_params(labelsize=7)
-    return [*panels[0]]
 
 
 def write_side_by_side(all_seen: Sequence[EncodingPicture], folder: Path) -> None:
     """Write a picture of several encodings, <name>-<name>-... .png and .svg."""
     stem = folder / "-".join(seen.name for seen in all_seen)
     save_picture(draw_side_by_side(all_seen), stem, dpi=DPI)
-
-
-def _lay_out(picture: Any, rows: int, columns: int) -> None:
-    """Leave room for titles and labels; matplotlib's own layout is slower than the drawing."""
-    width, height = WIDTH * columns, TITLE + HEIGHT * rows
-    left, right, bottom, top = MARGINS
-    picture.subplots_adjust(
-        left=left / width,
-        right=1 - right / width,
-        bottom=bottom / height,
-        top=1 - (TITLE + top) / height,
-        wspace=(left + right) / (WIDTH - left - right),
-        hspace=(bottom + top) / (HEIGHT - bottom - top),
-    )
 
 
 def _lines(panel: Any, x: Sequence[int], values: Tensor, title: str) -> None:

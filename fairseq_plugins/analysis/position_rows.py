@@ -1,12 +1,11 @@
 """Vectors and scores that an encoding adds, without a model."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairseq_plugins.analysis.softmax_inputs import record_softmax
+from fairseq_plugins.analysis.softmax_inputs import RecordedSoftmax
 from fairseq_plugins.attention.softmax import SoftmaxAttention
 from fairseq_plugins.encodings import (
     EncodingContext,
@@ -89,20 +88,6 @@ def input_rows(encoding: PositionEncoding, length: int, *, seed: int | None = 1)
     return (found - x)[0].double().cpu()
 
 
-def rows_by_length(
-    encodings: ModelEncodings, lengths: Iterable[int], *, seed: int = 1
-) -> dict[int, Tensor]:
-    """Return the vectors (T, C) added to the first layer's inputs, by length T.
-
-    Raises:
-        ValueError: the encodings do not act on the inputs.
-    """
-    encoding = encodings.inputs[0]
-    if encoding is None:
-        raise ValueError("`encodings` must act on the inputs of the first layer, but do not.")
-    return {length: input_rows(encoding, length, seed=seed) for length in lengths}
-
-
 @torch.no_grad()
 def added_scores(encodings: ModelEncodings, length: int, *, seed: int = 1) -> Tensor:
     """Compute the scores of one word with itself under an encoding inside the attention.
@@ -127,8 +112,7 @@ def added_scores(encodings: ModelEncodings, length: int, *, seed: int = 1) -> Te
     attention = SoftmaxAttention(encoding, num_heads=heads, head_dim=dim, causal=False).eval()
     positions = torch.arange(length).unsqueeze(0)
     q, k = (vector.expand(1, heads, length, dim) for vector in (query, key))
-    found: list[tuple[Tensor, Tensor]] = []
-    with record_softmax(attention, found):
+    with RecordedSoftmax() as recorded:
         attention(q, k, k, q_positions=positions, k_positions=positions, need_weights=True)
-    ((scores, _),) = found
+    ((scores, _),) = recorded.found
     return scores[0].mean(0).double()

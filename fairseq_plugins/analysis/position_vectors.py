@@ -1,4 +1,4 @@
-"""Similarities of position vectors: dot products, cosines, and waves of sinusoids.
+"""Similarities of position vectors, and measures of a matrix (T, T) over pairs of positions.
 
 "On Position Embeddings in BERT", Sections 3.1 and 4.1, Appendices A, D and G.
 """
@@ -6,6 +6,7 @@
 import torch
 from torch import Tensor
 
+NEAR = 5  # offsets that count as neighbours, those of the BERT paper's Figure 1
 ALIKE = 0.95  # cosine above which Appendix D calls two vectors not significantly different
 
 
@@ -19,27 +20,21 @@ def cosines(vectors: Tensor) -> Tensor:
     return dot_products(torch.nn.functional.normalize(vectors, dim=-1))
 
 
-def neighbour_cosines(vectors: Tensor) -> Tensor:
-    """Compute the cosine of each vector with the next: (N, C) -> (N - 1,)."""
-    return cosines(vectors).diagonal(1)
-
-
-def alike_from(vectors: Tensor, threshold: float = ALIKE) -> int | None:
+def alike_from(vectors: Tensor) -> int | None:
     """Find the offset from which the relative vectors of a side are all alike (Appendix D).
 
     Args:
         vectors: (2k + 1, D), for the offsets -k..k.
-        threshold: cosine above which two vectors are alike.
 
     Returns:
-        The smallest m such that the vectors of m..k are pairwise alike, and those of -k..-m;
+        The smallest m such that the vectors of m..k are pairwise `ALIKE`, and those of -k..-m;
         None where not even the last two of a side are.
     """
     found, reach = cosines(vectors), len(vectors) // 2
     smallest = None
     for offset in range(reach - 1, -1, -1):
         sides = slice(reach + offset, None), slice(0, reach - offset + 1)
-        if not all((found[side, side] > threshold).all() for side in sides):
+        if not all((found[side, side] > ALIKE).all() for side in sides):
             break
         smallest = offset
     return smallest
@@ -65,3 +60,51 @@ def by_offset(matrix: Tensor) -> Tensor:
     """Average each diagonal: (T, T) -> (2T - 1,), for the offsets 1 - T..T - 1."""
     length = len(matrix)
     return torch.stack([matrix.diagonal(k).mean() for k in range(1 - length, length)])
+
+
+def near_minus_far(matrix: Tensor) -> float:
+    """Compute the mean over pairs 1 to 5 apart minus that over pairs half the length and more."""
+    length = len(matrix)
+    positions = torch.arange(length)
+    distance = (positions[:, None] - positions).abs()
+    near = matrix[(distance > 0) & (distance <= NEAR)].mean()
+    return float(near - matrix[distance >= length // 2].mean())
+
+
+def clearness(matrix: Tensor) -> float:
+    """Compute `near_minus_far` in standard deviations over all pairs of two positions."""
+    pairs = matrix[~torch.eye(len(matrix), dtype=torch.bool)]
+    return near_minus_far(matrix) / float(pairs.std(correction=0))
+
+
+def offset_share(matrix: Tensor) -> float:
+    """Compute the share of the off-diagonal variance that the offset explains, 0..1.
+
+    1 is translation invariance; 0 for a constant matrix.
+    """
+    length = len(matrix)
+    diagonals = [matrix.diagonal(offset) for offset in range(1 - length, length) if offset]
+    means = torch.cat([diagonal.mean().expand_as(diagonal) for diagonal in diagonals])
+    total = torch.cat(diagonals).var(correction=0)
+    return float(means.var(correction=0) / total) if total > 0 else 0.0
+
+
+def side_gap(cosines: Tensor) -> float:
+    """Compute the mean cosine within a side of relative vectors minus that between the sides.
+
+    cosines: (2k + 1, 2k + 1), of the offsets -k..k.
+    """
+    reach = len(cosines) // 2
+    before, after = slice(0, reach), slice(reach + 1, None)
+    first, second = torch.triu_indices(reach, reach, 1)
+    own = torch.cat([cosines[side, side][first, second] for side in (before, after)])
+    return float(own.mean() - cosines[before, after].mean())
+
+
+def asymmetry(weights: Tensor) -> float:
+    """Compute the difference between the directions of pairs, as a share of their weight.
+
+    0 where both directions of each pair weigh the same, 1 where only one has any weight.
+    """
+    between = float(weights.sum() - weights.trace())
+    return float((weights - weights.mT).abs().triu(1).sum()) / between if between else 0.0

@@ -5,14 +5,10 @@ from collections.abc import Sequence
 import torch
 
 from fairseq_plugins.analysis import LENGTH
-from fairseq_plugins.analysis.correspondence import (
-    input_projections,
-    position_correlation,
-    split_first_layer,
-)
+from fairseq_plugins.analysis.correspondence import position_correlation, split_first_layer
 from fairseq_plugins.analysis.figure_files import SCALES, Panel, RenderedFigure, draw_panels
 from fairseq_plugins.analysis.figure_inputs import FigureInput, FigureSizes, require
-from fairseq_plugins.analysis.identical_words import Probe, draw_words, probe_reader
+from fairseq_plugins.analysis.identical_words import Probe, draw_words, probe
 from fairseq_plugins.analysis.indicators import infinite, measure
 from fairseq_plugins.analysis.loaded_stacks import KINDS
 from fairseq_plugins.analysis.position_vectors import by_offset
@@ -37,15 +33,16 @@ def position_positions(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Ren
         reader, rows = item.reader, item.absolute(sizes.length or LENGTH)
         if reader is None or rows is None:
             continue
-        q, k, heads = input_projections(reader)
         with torch.no_grad():
-            own = position_correlation(rows.to(q), q, k, heads).mean(0).double().cpu()
+            own = position_correlation(reader, rows).mean(0).double().cpu()
         panels.append(Panel(item.label, own))
         words = draw_words(reader.dictionary, sizes.words or APPENDIX_J, sizes.seed)
         draw = torch.Generator().manual_seed(sizes.seed)
         tokens = words[torch.randint(len(words), (4, len(rows)), generator=draw)]
         tokens[:, : reader.num_bos] = reader.dictionary.bos()
-        shares = split_first_layer(reader, tokens.to(q.device)).shares()
+        shares = split_first_layer(
+            reader, tokens.to(next(reader.model.parameters()).device)
+        ).shares()
         numbers[item.label] = {"position_position": own, "shares_of_scores": shares}
         lines.append([item.label, *(f"{share:.3f}" for share in shares.values())])
     require(panels, 9, "a checkpoint with an absolute encoding")
@@ -140,12 +137,7 @@ def _probes(
 ) -> list[tuple[FigureInput, Probe]]:
     with_models = [(one, one.reader) for one in inputs if one.reader is not None]
     return [
-        (
-            item,
-            probe_reader(
-                reader, words=sizes.words or APPENDIX_J, length=sizes.length, seed=sizes.seed
-            ),
-        )
+        (item, probe(reader, words=sizes.words or APPENDIX_J, length=sizes.length, seed=sizes.seed))
         for item, reader in require(with_models, figure, "a checkpoint")
     ]
 

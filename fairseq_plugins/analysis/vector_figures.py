@@ -22,7 +22,6 @@ from fairseq_plugins.analysis.position_vectors import (
     cosines,
     dot_products,
     first_rise,
-    neighbour_cosines,
     waves,
 )
 from fairseq_plugins.common.tables import markdown_table
@@ -63,7 +62,7 @@ def relative_cosines(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Rende
         matrix, reach = cosines(rows), len(rows) // 2
         near = alike_from(rows)
         panels.append(Panel(item.label, matrix, -reach, False, matrix > ALIKE))
-        neighbours = neighbour_cosines(rows)
+        neighbours = matrix.diagonal(1)
         numbers[item.label] = {
             "cosines": matrix,
             "neighbours": neighbours,

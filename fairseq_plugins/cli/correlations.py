@@ -26,7 +26,7 @@ def register(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> None:
     scale = args.scale
     # Only now, because this imports PyTorch, which takes seconds.
-    from fairseq_plugins.report.pages import write_correlations_page
+    from fairseq_plugins.report.page import write_correlations_page
 
     page = write_correlations_page(ROOT, scale)
     if page is None:

@@ -37,25 +37,22 @@ def register(commands: Any) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     # Here, since these take seconds, which --help must not.
-    from fairseq_plugins.evaluation.beyond_training import (
-        ExtrapolationOptions,
-        measure,
-        parse_factors,
-    )
+    from fairseq_plugins.evaluation.beyond_training import measure, parse_factors
+    from fairseq_plugins.evaluation.language_model import EvaluationOptions
     from fairseq_plugins.modules.adaptation import Adaptation
+    from fairseq_plugins.modules.loading import choose_device
 
-    request = ExtrapolationOptions(
+    factors = parse_factors(args.lengths)
+    options = EvaluationOptions(
         path=args.path,
         data=args.data,
-        factors=parse_factors(args.lengths),
-        tokens=args.tokens,
         split=args.split,
         seed=args.seed,
-        cpu=args.cpu,
+        device=str(choose_device(cpu=args.cpu)),
         adaptation=Adaptation(args.encoding, args.options, args.grow_table),
     )
     check_file(args.path, "--path")
     check_folder(args.data, "--data")
     with checkpoint_given_by("--path"):
-        found = measure(request)
+        found = measure(options, factors, args.tokens)
     print(json.dumps(found))

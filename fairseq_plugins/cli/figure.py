@@ -257,7 +257,8 @@ def _of_checkpoints(
     args: argparse.Namespace, asked: list[tuple[str, Path, Path]]
 ) -> tuple[str, str, Any]:
     from fairseq_plugins.analysis.bert_figures import FIGURES, make_figure
-    from fairseq_plugins.analysis.figure_inputs import FigureSizes, load_figure_input
+    from fairseq_plugins.analysis.figure_inputs import FigureSizes, trained
+    from fairseq_plugins.analysis.loaded_stacks import load_stack
 
     figure = FIGURES[args.number]
     if asked and not figure.takes_inputs:
@@ -265,7 +266,7 @@ def _of_checkpoints(
     if not asked and not figure.untrained:
         raise OptionError(f"--checkpoint must be given for figure {args.number}")
     with checkpoint_given_by("--checkpoint"):
-        subjects = [load_figure_input(*one, cpu=args.cpu) for one in asked]
+        subjects = [trained(label, load_stack(*files, cpu=args.cpu)) for label, *files in asked]
     sizes = FigureSizes(args.length, args.words, args.seed)
     made = make_figure(args.number, subjects, sizes)
     if asked:
@@ -303,11 +304,7 @@ def _trained(state: dict[str, Any]) -> str:
 
 
 def _of_results(scale: str) -> tuple[str, str, Any]:
-    from fairseq_plugins.papers.bert import (
-        BERT_GLUE_TABLE,
-        BERT_PROPERTIES_TABLE,
-        BERT_SQUAD_TABLE,
-    )
+    from fairseq_plugins.papers.bert_correlations import TABLES
     from fairseq_plugins.report.correlation_by_offset import (
         draw_by_offset,
         measure_by_offset,
@@ -315,8 +312,7 @@ def _of_results(scale: str) -> tuple[str, str, Any]:
     )
     from fairseq_plugins.statistics.table_results import read_numbers
 
-    tables = (BERT_PROPERTIES_TABLE, BERT_GLUE_TABLE, BERT_SQUAD_TABLE)
-    found = read_numbers(ROOT, tables, scale).get(scale)
+    found = read_numbers(ROOT, TABLES, scale).get(scale)
     cells = {} if found is None else found.cells
     made = draw_by_offset(measure_by_offset(read_weights(ROOT, scale), cells), cells)
     paper = (

@@ -41,20 +41,14 @@ def _run(args: argparse.Namespace) -> None:
 
     from fairseq_plugins.analysis.identical_words import probe
     from fairseq_plugins.analysis.indicators import infinite, measure
+    from fairseq_plugins.analysis.loaded_stacks import load_stack
 
     with checkpoint_given_by("--path"):
-        found = probe(
-            args.path,
-            args.data,
-            words=args.words,
-            length=args.length,
-            seed=args.seed,
-            cpu=args.cpu,
-        )
+        reader = load_stack(args.path, args.data, cpu=args.cpu)
+        found = probe(reader, words=args.words, length=args.length, seed=args.seed)
     if args.output:
         with writing(args.output) as (file,):
             np.save(file, found.weights.float().numpy())
-    reader = found.reader
     facts = {"words": found.words, "length": len(found.weights), "model": reader.family}
     metrics = measure(found.weights, reader.num_bos, reader.num_eos)
     print(json.dumps({"metrics": metrics, "infinite": infinite(found.weights), **facts}))

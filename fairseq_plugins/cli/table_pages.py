@@ -45,7 +45,7 @@ def _warn(text: str) -> None:
 
 
 def _write_pages(root: Path) -> None:
-    from fairseq_plugins.report.pages import write_correlations_page, write_table_pages
+    from fairseq_plugins.report.page import write_correlations_page, write_table_pages
 
     for page in write_table_pages(root, _warn):
         print(page)
@@ -56,8 +56,7 @@ def _write_pages(root: Path) -> None:
 
 
 def _store_recipes(results: Path) -> None:
-    from fairseq_plugins.records.identity import fault_of
-    from fairseq_plugins.records.recipe_files import store_recipes
+    from fairseq_plugins.records.recipe_files import fault_of, store_recipes
 
     written, saved = 0, 0
     for path in sorted(results.rglob("*-s*.json")):

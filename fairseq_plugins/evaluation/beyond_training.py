@@ -1,8 +1,7 @@
 """Losses of a checkpoint at multiples of its training length."""
 
 import math
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,13 +11,10 @@ from torch import Tensor
 from fairseq_plugins.common.errors import CheckpointError, DataError, NoNumberError, OptionError
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.options import check_at_least
-from fairseq_plugins.evaluation import language_model as evaluation
-from fairseq_plugins.evaluation.extrapolation import Text, by_position, model_losses, window_losses
-from fairseq_plugins.evaluation.masked_positions import masked_by_position
+from fairseq_plugins.evaluation.extrapolation import by_position, model_losses, window_losses
+from fairseq_plugins.evaluation.language_model import EvaluationOptions, LoadedModel, load
 from fairseq_plugins.evaluation.perplexity import require_finite
-from fairseq_plugins.evaluation.samples import TextSamples
-from fairseq_plugins.modules.adaptation import AS_TRAINED, Adaptation
-from fairseq_plugins.modules.loading import choose_device
+from fairseq_plugins.evaluation.samples import MaskedSamples, TextSamples
 
 STRIDE_PARTS = 4  # a sliding window moves by a quarter of its length
 BLOCKS = 4  # means by position cover a quarter of the training length each
@@ -30,46 +26,15 @@ Line = dict[str, Any]
 _LARGEST_FACTOR = 9999
 
 
-@dataclass(frozen=True)
-class ExtrapolationOptions:
-    """Settings of a measurement beyond the training length.
+def measure(options: EvaluationOptions, factors: Sequence[int], tokens: int) -> dict[str, Any]:
+    """Measure the losses of a causal or a masked language model at each length.
 
-    Attributes:
-        path: checkpoint of a causal or a masked language model.
-        data: the data folder.
-        factors: lengths as multiples of the training length.
+    Args:
+        options: checkpoint, data, split, seed of the masks and of random encodings, and changes to
+            the trained model.
+        factors: lengths as multiples of the training length, as of `parse_factors`.
         tokens: number of tokens to score, from the beginning of the split, cut to whole windows.
             The same at all lengths, except for a masked model, whose samples begin with <s>.
-        split: train, valid or test.
-        seed: seed of the masks and of random encodings.
-        cpu: use the CPU even where there is a GPU.
-        adaptation: changes to the trained model.
-    """
-
-    path: Path
-    data: Path
-    factors: tuple[int, ...]
-    tokens: int
-    split: str = "test"
-    seed: int = 1
-    cpu: bool = False
-    adaptation: Adaptation = AS_TRAINED
-
-    def __post_init__(self) -> None:
-        for factor in self.factors:
-            if factor < 1:
-                raise OptionError(f"--lengths must be at least 1x each, but has {factor}x")
-            if factor > _LARGEST_FACTOR:
-                raise OptionError(
-                    f"--lengths must be at most {_LARGEST_FACTOR:,}x each, but has {factor}x"
-                )
-        if not self.factors:
-            raise OptionError("--lengths must name at least one, but is empty")
-        check_at_least(1, tokens=self.tokens)
-
-
-def measure(options: ExtrapolationOptions) -> dict[str, Any]:
-    """Measure the losses at each length.
 
     Returns:
         The ``trained_length``, the ``checkpoint``'s sha256 and ``lengths``: by factor ("2x") the
@@ -82,28 +47,20 @@ def measure(options: ExtrapolationOptions) -> dict[str, Any]:
         ValueError: checkpoint or data are missing, damaged or do not fit, or the scored tokens
             do not fill one window of the longest length.
     """
-    device = choose_device(cpu=options.cpu)
-    read = evaluation.EvaluationOptions(
-        path=options.path,
-        data=options.data,
-        split=options.split,
-        seed=options.seed,
-        device=str(device),
-        adaptation=options.adaptation,
-    )
-    trained = evaluation.load(read)
+    check_at_least(1, tokens=tokens)
+    trained = load(options)
     base = int(trained.task.tokens_per_sample)
     if base % BLOCKS:
         raise CheckpointError(
             f"{options.path} must be trained at a length divisible by {BLOCKS}, but was at {base}"
         )
-    measured = (_Masked if trained.is_masked else _Causal)(options, trained, base)
+    lengths = [factor * base for factor in factors]
+    measured = (_Masked if trained.is_masked else _Causal)(options, trained, lengths, tokens)
     lines: dict[str, Line] = {}
-    for factor in options.factors:
-        length = factor * base
+    for factor, length in zip(factors, lengths, strict=True):
         try:
             if options.adaptation:
-                trained = evaluation.load(read, length)
+                trained = load(options, length)
             if length > (longest := trained.model.max_positions()):
                 raise NoNumberError(f"{trained.encoding} has no meaning beyond position {longest}")
             # The result of a length does not depend on the others, with random encodings too.
@@ -119,18 +76,18 @@ class _Causal:
     """A causal language model on the beginning of a split."""
 
     def __init__(
-        self, options: ExtrapolationOptions, trained: evaluation.LoadedModel, base: int
+        self, options: EvaluationOptions, trained: LoadedModel, lengths: Sequence[int], tokens: int
     ) -> None:
         if trained.task.add_bos_token:
             raise CheckpointError(
                 f"{options.path} must be trained without add_bos_token, which adds a token to "
                 "every sample"
             )
-        unit = math.lcm(*(factor * base for factor in options.factors))
-        if unit > options.tokens:
+        unit = math.lcm(*lengths)
+        if unit > tokens:
             raise OptionError(
                 f"--tokens must fill a window of {unit} tokens, a multiple of all --lengths, but "
-                f"is {options.tokens}"
+                f"is {tokens}"
             )
         samples = TextSamples(
             options.data,
@@ -141,14 +98,15 @@ class _Causal:
             break_mode="none",
             seed=options.seed,
         )
-        count = min(options.tokens, samples.tokens) // unit
+        count = min(tokens, samples.tokens) // unit
         if not count:
             raise DataError(
                 f"{options.data}: {options.split} must fill a window of {unit} tokens, but has "
-                f"{samples.tokens}, of which --tokens {options.tokens} are read"
+                f"{samples.tokens}, of which --tokens {tokens} are read"
             )
         parts = [samples.dataset[i] for i in range(count)]
-        self._text = Text(*(torch.cat([part[k] for part in parts]) for k in ("source", "target")))
+        self._tokens = torch.cat([part["source"] for part in parts])
+        self._targets = torch.cat([part["target"] for part in parts])
 
     def at(self, model: Any, length: int, width: int) -> Line:
         whole = self._all(model, length, length)
@@ -163,7 +121,7 @@ class _Causal:
     def _all(self, model: Any, length: int, stride: int) -> Tensor:
         """Return losses (N,) in the order of the text."""
         batch_size, losses = max(1, BATCH_TOKENS // length), model_losses(model, BLOCK)
-        parts = window_losses(self._text, length, stride, losses, batch_size)
+        parts = window_losses(self._tokens, self._targets, length, stride, losses, batch_size)
         found = torch.cat([part.flatten() for part in parts])
         require_finite(found)
         return found
@@ -173,32 +131,38 @@ class _Masked:
     """A masked language model on the beginning of a split, masked by the seed."""
 
     def __init__(
-        self, options: ExtrapolationOptions, trained: evaluation.LoadedModel, base: int
+        self, options: EvaluationOptions, trained: LoadedModel, lengths: Sequence[int], tokens: int
     ) -> None:
-        longest = max(options.factors) * base
-        if options.tokens < longest:
+        longest = max(lengths)
+        if tokens < longest:
             raise OptionError(
                 f"--tokens must be at least {longest}, one sample of the longest length, but is "
-                f"{options.tokens}"
+                f"{tokens}"
             )
-        self._options, self._task = options, trained.task
+        self._options, self._task, self._tokens = options, trained.task, tokens
 
     def at(self, model: Any, length: int, width: int) -> Line:
-        bits, count = masked_by_position(
-            model,
-            self._options.data,
-            self._options.split,
+        asked = self._options
+        cut = MaskedSamples(
+            asked.data,
+            asked.split,
             self._task,
             length=length,
-            samples=self._options.tokens // length,
-            seed=self._options.seed,
-            batch_size=max(1, BATCH_TOKENS // length),
+            break_mode="none",  # regardless of lines
+            seed=asked.seed,
         )
+        whole = min(self._tokens // length, int((cut.sizes == length - 1).sum()))
+        if whole < 1:
+            raise DataError(
+                f"{asked.data}: {asked.split} must fill a sample of {length} tokens, but has "
+                f"{cut.tokens}"
+            )
+        bits, count = masked_by_position(model, cut, whole, max(1, BATCH_TOKENS // length))
         bits, count = bits.view(-1, width).sum(1), count.view(-1, width).sum(1)
         if not count.any():
             raise OptionError(
                 f"--tokens must be large enough for a masked token in samples of {length}, but is "
-                f"{self._options.tokens}"
+                f"{self._tokens}"
             )
         means = [float(b / n) if n else None for b, n in zip(bits, count, strict=True)]
         return {
@@ -208,11 +172,43 @@ class _Masked:
         }
 
 
+@torch.no_grad()
+def masked_by_position(
+    model: Any, cut: MaskedSamples, count: int, batch_size: int
+) -> tuple[Tensor, Tensor]:
+    """Sum the losses of the first samples in bits (T,) and count them (T,) by position.
+
+    Tokens are masked as in training. Position 0 is <s>, which is never scored when it is masked:
+    its loss is near 0, and its share is larger in short samples.
+
+    Raises:
+        NoNumberError: losses are not finite.
+    """
+    dataset, device = cut.dataset, next(model.parameters()).device
+    dataset.set_epoch(1)  # masks depend on epoch and seed
+    length = cut.longest + cut.num_bos
+    bits, found = torch.zeros(length, dtype=torch.float64), torch.zeros(length, dtype=torch.int64)
+    padding = cut.task.source_dictionary.pad()
+    for start in range(0, count, batch_size):
+        batch = dataset.collater([dataset[i] for i in range(start, min(start + batch_size, count))])
+        target, tokens = batch["target"], batch["net_input"]["src_tokens"].to(device)
+        masked = target.ne(padding)  # (B, T)
+        masked[:, 0] = False
+        logits = model(src_tokens=tokens, masked_tokens=masked.to(device))[0]  # (N, V)
+        log_probs = torch.log_softmax(logits.float(), -1).cpu()
+        own = -log_probs.gather(1, target[masked].unsqueeze(1)).squeeze(1).double() / math.log(2)
+        require_finite(own)
+        positions = masked.nonzero()[:, 1]
+        bits.index_add_(0, positions, own)
+        found += torch.bincount(positions, minlength=length)
+    return bits, found
+
+
 def parse_factors(text: str) -> tuple[int, ...]:
     """Parse ``1x,2x`` into sorted numbers.
 
     Raises:
-        OptionError: the text has another form.
+        OptionError: the text has another form, or a number is out of range.
     """
     found = []
     for word in text.split(","):
@@ -220,4 +216,7 @@ def parse_factors(text: str) -> tuple[int, ...]:
         if not (word.strip().endswith("x") and number.isascii() and number.isdigit()):
             raise OptionError(f"--lengths must be like 1x,2x,4x, but has {word.strip()!r}")
         found.append(int(number))
+        if not 1 <= found[-1] <= _LARGEST_FACTOR:
+            limit = "least 1x" if found[-1] < 1 else f"most {_LARGEST_FACTOR:,}x"
+            raise OptionError(f"--lengths must be at {limit} each, but has {found[-1]}x")
     return tuple(sorted(set(found)))

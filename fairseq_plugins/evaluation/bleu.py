@@ -113,15 +113,21 @@ def read_generated(output: Path, language: str, count: int | None = None) -> lis
     return [moses.detokenise(join_pieces(line)) for line in read_lines(output, "D", count)]
 
 
+def read_pairs(output: Path, data: Path, subset: str) -> tuple[list[str], list[str]]:
+    """Read hypotheses and references; see `read_generated` and `read_references`."""
+    language = json.loads((data / "data.json").read_text())["request"]["target"]
+    references = read_references(data, subset, language)
+    return read_generated(output, language, len(references)), references
+
+
 def score_output(output: Path, data: Path, subset: str) -> dict[str, object]:
     """Compute BLEU of fairseq-generate's output for a subset of a prepared folder.
 
     Raises:
         ValueError: see `read_references`, `read_generated`, `score` and `token_bleu`.
     """
-    language = json.loads((data / "data.json").read_text())["request"]["target"]
-    references = read_references(data, subset, language)
-    bleu, signature = score(read_generated(output, language, len(references)), references)
+    hypotheses, references = read_pairs(output, data, subset)
+    bleu, signature = score(hypotheses, references)
     return {
         "bleu": round(bleu, 4),
         "token_bleu": round(token_bleu(output), 4),

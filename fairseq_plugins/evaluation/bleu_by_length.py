@@ -3,35 +3,21 @@
 python -m fairseq_plugins.evaluation.bleu_by_length OUTPUT --data DIR [--subset test]
 """
 
-import json
 import sys
 from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.data.codes import join_pieces
-from fairseq_plugins.evaluation.bleu import (
-    read_generated,
-    read_lines,
-    read_references,
-    run_command,
-    score,
-)
+from fairseq_plugins.evaluation.bleu import read_lines, read_pairs, run_command, score
+from fairseq_plugins.papers.extrapolation import BUCKETS
 
-EDGES = (10, 20, 30, 40, 50)  # most source words of each bucket but the last
 LEAST = 20  # sentences; BLEU of fewer is not reported
 
 
-def bucket_names(edges: Sequence[int] = EDGES) -> list[str]:
-    """Name the buckets: 1-10, 11-20, ..., 51+."""
-    starts = [1, *(edge + 1 for edge in edges)]
-    closed = [f"{start}-{edge}" for start, edge in zip(starts, edges, strict=False)]
-    return [*closed, f"{starts[-1]}+"]
-
-
-def bucket_of(length: int, edges: Sequence[int] = EDGES) -> str:
+def bucket_of(length: int) -> str:
     """Name the bucket of a source with `length` words."""
-    return bucket_names(edges)[bisect_left(edges, length)]
+    return BUCKETS[bisect_left((10, 20, 30, 40, 50), length)]
 
 
 def read_source_lengths(output: Path, count: int) -> list[int]:
@@ -45,21 +31,16 @@ def score_by_length(output: Path, data: Path, subset: str) -> dict[str, object]:
     Raises:
         ValueError: see `bleu.read_references`, `bleu.read_generated` and `bleu.score`.
     """
-    language = json.loads((data / "data.json").read_text())["request"]["target"]
-    references = read_references(data, subset, language)
-    hypotheses = read_generated(output, language, len(references))
+    hypotheses, references = read_pairs(output, data, subset)
     lengths = read_source_lengths(output, len(references))
     total, signature = score(hypotheses, references)
     buckets: dict[str, dict[str, float | int | None]] = {}
-    for name in bucket_names():
+    for name in BUCKETS:
         own = [i for i, length in enumerate(lengths) if bucket_of(length) == name]
         found = None
         if len(own) >= LEAST:
             found, _ = score([hypotheses[i] for i in own], [references[i] for i in own])
-        buckets[name] = {
-            "bleu": None if found is None else round(found, 4),
-            "sentences": len(own),
-        }
+        buckets[name] = {"bleu": None if found is None else round(found, 4), "sentences": len(own)}
     return {"bleu": round(total, 4), "signature": signature, "buckets": buckets}
 
 

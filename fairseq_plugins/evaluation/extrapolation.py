@@ -13,7 +13,6 @@ the second only the share S / T matters.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,59 +22,40 @@ Losses = Callable[[Tensor, Tensor, int], Tensor]
 """Computes losses (B, last) in bits from tokens (B, T), targets (B, T) and `last`."""
 
 
-@dataclass(frozen=True)
-class Text:
-    """Inputs and targets of a language model.
+def window_losses(
+    tokens: Tensor, targets: Tensor, length: int, stride: int, losses: Losses, batch_size: int
+) -> Iterator[Tensor]:
+    """Yield the losses of every token in order: tensors (B, T), later (B, stride).
 
-    Attributes:
-        tokens: (N,) int64.
+    The first window scores all its tokens, each later one the last `stride`. A stride of `length`
+    gives whole windows.
+
+    Args:
+        tokens: (N,) int64, inputs of the model.
         targets: (N,) int64, the next token of each.
-    """
-
-    tokens: Tensor
-    targets: Tensor
-
-    def cut(self, start: int, length: int) -> tuple[Tensor, Tensor]:
-        """Return tokens and targets of a window, each (T,)."""
-        chosen = slice(start, start + length)
-        return self.tokens[chosen], self.targets[chosen]
-
-
-def window_starts(count: int, length: int, stride: int) -> list[int]:
-    """Return the starts of windows of `length` tokens that score each of `count` tokens once.
-
-    The first scores all its tokens, each later one the last `stride`.
+        length: T, tokens of a window.
+        stride: tokens by which windows move.
+        losses: computes the losses of a batch.
+        batch_size: windows of a batch.
 
     Raises:
         ValueError: the windows do not fill the text, or the stride is not in 1..`length`.
     """
     if not 1 <= stride <= length:
         raise ValueError(f"`stride` must be from 1 to the window's {length}, but is {stride}.")
-    if count < length or (count - length) % stride:
+    if len(tokens) < length or (len(tokens) - length) % stride:
         raise ValueError(
-            f"`count` must be {length} and a multiple of {stride} more, but is {count} instead."
+            f"`tokens` must be {length} and a multiple of {stride} more, but are {len(tokens)} "
+            "instead."
         )
-    return list(range(0, count - length + 1, stride))
-
-
-def window_losses(
-    text: Text, length: int, stride: int, losses: Losses, batch_size: int
-) -> Iterator[Tensor]:
-    """Yield the losses of every token in order: tensors (B, T), later (B, stride).
-
-    A stride of `length` gives whole windows.
-
-    Raises:
-        ValueError: as `window_starts` does.
-    """
-    starts = window_starts(len(text.targets), length, stride)
+    inputs, wanted = (side.unfold(0, length, stride) for side in (tokens, targets))  # (N, T)
     # With sliding windows only the first is scored as a whole.
-    parts = [(starts[:1], length), (starts[1:], stride)] if stride < length else [(starts, length)]
-    for chosen, last in parts:
-        for i in range(0, len(chosen), batch_size):
-            windows = [text.cut(start, length) for start in chosen[i : i + batch_size]]
-            tokens, targets = (torch.stack(side) for side in zip(*windows, strict=True))
-            yield losses(tokens, targets, last)
+    first = 1 if stride < length else len(inputs)
+    for chosen, last in ((slice(0, first), length), (slice(first, None), stride)):
+        batches = (side[chosen].split(batch_size) for side in (inputs, wanted))
+        for batch, of_batch in zip(*batches, strict=True):
+            if len(batch):
+                yield losses(batch, of_batch, last)
 
 
 def by_position(losses: Tensor, width: int) -> Tensor:

@@ -24,7 +24,7 @@ from fairseq_plugins.common.vocabulary import (
 from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.glue import BATCH_SIZE
 from fairseq_plugins.glue.metrics import score
-from fairseq_plugins.glue.tasks import GlueTask, find_task
+from fairseq_plugins.glue.tasks import GlueTask
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import (
     SENTENCE_TASKS,
@@ -37,59 +37,28 @@ LABELS = "label/dict.txt"
 
 
 def evaluate(
-    checkpoint: Path,
-    data: Path,
-    task: str,
-    subset: str = "valid",
-    *,
-    batch_size: int = BATCH_SIZE,
-    seed: int = 1,
-    cpu: bool = False,
+    checkpoint: Path, data: Path, task: GlueTask, subset: str = "valid", **options: Any
 ) -> dict[str, Any]:
-    """Compute the metrics of a checkpoint on one split of a task.
+    """Compute the metrics of a checkpoint on one split of a task, of GLUE or any other.
 
-    data: the task's folder. seed: seed of random encodings. cpu: use the CPU even where there is a
-    GPU. Returns {"task", "subset", "examples", "metrics": {name: percent}}; the first metric
-    is the one by which checkpoints are compared.
+    The other options are those of `predict`. Returns {"task", "subset", "examples", "metrics":
+    {name: percent}}; the first metric is the one by which checkpoints are compared.
 
     Raises:
-        OptionError: the task or split is unknown, the split has no labels, or the batch is
-            empty.
-        DataError: the data is missing.
-        CheckpointError: the checkpoint cannot be read, is of another task, or has another
-            dictionary, or other or unknown classes.
+        OptionError: the split is unknown or has no labels.
+        OptionError, DataError, CheckpointError: as `predict`.
     """
-    check_at_least(1, batch_size=batch_size)
-    glue_task = find_task(task)
-    return evaluate_task(
-        checkpoint, data, glue_task, subset, batch_size=batch_size, seed=seed, cpu=cpu
-    )
-
-
-def evaluate_task(
-    checkpoint: Path,
-    data: Path,
-    glue_task: GlueTask,
-    subset: str = "valid",
-    *,
-    batch_size: int = BATCH_SIZE,
-    seed: int = 1,
-    cpu: bool = False,
-) -> dict[str, Any]:
-    """Score a checkpoint as `evaluate` does, on a task of GLUE or any other."""
-    if glue_task.split(subset).label is None:
+    if task.split(subset).label is None:
         raise OptionError(
-            f"`subset` must be one with labels, but {glue_task.name} has none for {subset!r}"
+            f"`subset` must be one with labels, but {task.name} has none for {subset!r}"
         )
-    predicted = predict(
-        checkpoint, data, glue_task, subset, batch_size=batch_size, seed=seed, cpu=cpu
-    )
+    predicted = predict(checkpoint, data, task, subset, **options)
     targets = [one.target for one in predicted]
     return {
-        "task": glue_task.name,
+        "task": task.name,
         "subset": subset,
         "examples": len(targets),
-        "metrics": score(glue_task, targets, [one.value for one in predicted]),
+        "metrics": score(task, targets, [one.value for one in predicted]),
     }
 
 
@@ -130,8 +99,12 @@ def predict(
         cpu: even where there is a GPU.
 
     Raises:
-        DataError, CheckpointError: as `evaluate`.
+        OptionError: the batch is empty.
+        DataError: the data is missing.
+        CheckpointError: the checkpoint cannot be read, is of another task, or has another
+            dictionary, or other or unknown classes.
     """
+    check_at_least(1, batch_size=batch_size)
     needed = ["input0/dict.txt", f"input0/{subset}.bin"]
     needed += [] if glue_task.labels.is_number else [LABELS]
     for name in needed:

@@ -12,14 +12,13 @@ from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.options import check_file, check_folder
 from fairseq_plugins.glue import BATCH_SIZE
-from fairseq_plugins.glue.tasks import TASKS
+from fairseq_plugins.glue.tasks import TASKS, find_task
 
 
 def get_parser() -> argparse.ArgumentParser:
     """Build the parser of the command line."""
     parser = Parser(
-        prog="python -m fairseq_plugins.glue",
-        description="GLUE's metrics of a checkpoint.",
+        prog="python -m fairseq_plugins.glue", description="GLUE's metrics of a checkpoint."
     )
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("evaluate", help="print one line of JSON with the metrics")
@@ -54,7 +53,7 @@ def _evaluate(args: argparse.Namespace) -> None:
         result = evaluate(
             args.path,
             args.data,
-            args.task,
+            find_task(args.task),
             args.subset,
             batch_size=args.batch_size,
             seed=args.seed,

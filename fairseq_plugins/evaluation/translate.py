@@ -15,7 +15,13 @@ from fairseq_plugins.common.exit_status import exit_status
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.progress import track
-from fairseq_plugins.data.options import check_at_least, check_file, check_folder
+from fairseq_plugins.data.options import (
+    add_folder,
+    add_number,
+    check_at_least,
+    check_file,
+    check_folder,
+)
 from fairseq_plugins.translation.decoding import Decoding
 
 STANDARD_INPUT = "-"
@@ -47,21 +53,14 @@ def get_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("input", metavar="INPUT", help="file with raw text, - for standard input")
     add("--checkpoint", type=Path, required=True, metavar="FILE", help="the trained model")
-    add(
+    add_folder(
+        parser,
         "--data",
-        type=Path,
+        "the training's data folder, for its codes and dictionaries",
         required=True,
-        metavar="DIR",
-        help="the training's data folder, for its codes and dictionaries",
     )
     add("--output", type=Path, metavar="FILE", help="file to write (default: standard output)")
-    add(
-        "--beam",
-        type=int,
-        default=defaults.beam,
-        metavar="N",
-        help=f"hypotheses kept (default: {defaults.beam})",
-    )
+    add_number(parser, "--beam", defaults.beam, "hypotheses kept")
     add(
         "--length-penalty",
         type=float,
@@ -69,13 +68,7 @@ def get_parser() -> argparse.ArgumentParser:
         metavar="X",
         help=f"above 0 favours longer output (default: {defaults.length_penalty})",
     )
-    add(
-        "--max-tokens",
-        type=int,
-        default=defaults.max_tokens,
-        metavar="N",
-        help=f"source tokens per batch (default: {defaults.max_tokens})",
-    )
+    add_number(parser, "--max-tokens", defaults.max_tokens, "source tokens per batch")
     add("--cpu", action="store_true", help="no GPU, even where there is one")
     return parser
 

@@ -20,14 +20,13 @@ from fairseq_plugins.experiments.base import (
     Experiment,
     Metrics,
     Scale,
-    Step,
     scales,
 )
-from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
+from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant, in_stages
 from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.metrics import Cosine, Count, MetricsSchema, NotNegative
-from fairseq_plugins.records.runs import Run
+from fairseq_plugins.records.recipe import total_batch
 
 RECIPE = "wikitext103_mlm"
 _STAGES = {PUBLISHED: ("samples_128",)}  # files of configs/mlm_stage/<scale>, before the last stage
@@ -58,21 +57,12 @@ class Adapted(Experiment):
     """Model trained to copy the hidden states of its start, measured during training."""
 
     def variants(self, scale: str) -> Sequence[Variant]:
-        budget = f"+adapted={scale}"
-        found: list[Variant] = []
-        before = None
-        for stage in _STAGES.get(scale, ()):
-            own = (budget, f"+mlm_stage/{scale}={stage}")
-            found.append(Variant(stage, self.recipe, own, stage.replace("_", " of "), after=before))
-            before = stage
-        return [*found, Variant("", self.recipe, (budget,), "adapted", after=before)]
-
-    def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
-        return []
+        return in_stages(
+            self.recipe, scale, _STAGES.get(scale, ()), "adapted", every=(f"+adapted={scale}",)
+        )
 
     def measure(self, training: Training, folder: Path) -> Metrics:
-        config = training.config
-        tokens = tokens_per_update(config)
+        tokens = total_batch(training.config) * training.config["task"]["tokens_per_sample"]
         found = logs.read_validated(folder / "train.log", ("loss", "cosine"))
         if not found:
             raise ValueError("the training printed no validation")
@@ -108,19 +98,11 @@ class Adapted(Experiment):
         ]
 
 
-def tokens_per_update(config: Mapping[str, Any]) -> int:
-    """Return the tokens of an update, with full samples."""
-    batch = config["dataset"]["batch_size"] * config["optimization"]["update_freq"][0]
-    devices = config["distributed_training"]["distributed_world_size"]
-    return int(batch * devices * config["task"]["tokens_per_sample"])
-
-
 def _adapted(settings: str) -> Adapted:
     return Adapted(
         recipe=RECIPE,
         scales=scales(
-            Scale("toy", COMMANDS["toy-mlm"]),
-            Scale(PUBLISHED, COMMANDS["novels-start"]),
+            Scale("toy", COMMANDS["toy-mlm"]), Scale(PUBLISHED, COMMANDS["novels-start"])
         ),
         metrics=Nearness,
         sides=("encoder",),

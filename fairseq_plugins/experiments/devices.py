@@ -24,30 +24,8 @@ class Devices:
     job: int = 0
 
 
-@dataclass(frozen=True)
-class Layout:
-    """A total batch spread over devices, `update_freq` steps per update.
-
-    batch_size: sequences per device and step, None where batches are counted in tokens.
-    """
-
-    batch_size: int | None
-    update_freq: int
-    devices: int
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings of a recipe that spread its batch so."""
-        size = {} if self.batch_size is None else {"dataset.batch_size": self.batch_size}
-        return {
-            **size,
-            "optimization.update_freq": (self.update_freq,),
-            "distributed_training.distributed_world_size": self.devices,
-        }
-
-
-def spread(recorded: Mapping[str, Any], devices: int) -> Layout:
-    """Spread the total batch of a configuration over devices.
+def spread(recorded: Mapping[str, Any], devices: int) -> dict[str, Any]:
+    """Return the settings that spread the total batch of a configuration over devices.
 
     Each device has at most the configuration's own batch at once.
 
@@ -65,7 +43,7 @@ def spread(recorded: Mapping[str, Any], devices: int) -> Layout:
             "`optimization.update_freq` must be one number of at least 1, the same in all epochs, "
             f"but is {list(steps)} instead."
         )
-    if per_device is None:
+    if per_device is None:  # batches are counted in tokens
         total, unit = int(steps[0]), "batches per update"
     else:
         total, unit = total_batch(recorded), "sequences"
@@ -73,11 +51,15 @@ def spread(recorded: Mapping[str, Any], devices: int) -> Layout:
         raise ValueError(
             f"`--gpus` must divide the total batch of {total} {unit}, but is {devices} instead."
         )
-    share = total // devices
-    if per_device is None:
-        return Layout(None, share, devices)
-    batch_size = max(size for size in range(1, int(per_device) + 1) if share % size == 0)
-    return Layout(batch_size, share // batch_size, devices)
+    share, batch_size, settings = total // devices, 1, {}
+    if per_device is not None:
+        batch_size = max(size for size in range(1, int(per_device) + 1) if share % size == 0)
+        settings["dataset.batch_size"] = batch_size
+    return {
+        **settings,
+        "optimization.update_freq": (share // batch_size,),
+        "distributed_training.distributed_world_size": devices,
+    }
 
 
 def run_group(devices: Devices) -> str:
@@ -86,17 +68,17 @@ def run_group(devices: Devices) -> str:
     return f"run={'slurm' if devices.srun else 'node8' if is_node else 'local'}"
 
 
-def placement(folder: Path, devices: Devices, layout: Layout) -> dict[str, Any]:
+def placement(folder: Path, devices: Devices, layout: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of devices and folder, in the order of a command.
 
-    Slurm may put two jobs on a node, so each job has a port of its own.
+    Slurm may put two jobs on a node, so each job has a port of its own. layout: as of `spread`.
     """
     port = _FIRST_PORT + devices.job % _PORTS
     has_port = devices.srun and devices.job
     return {
         **({"distributed_training.distributed_port": port} if has_port else {}),
         "common.cpu": not devices.gpus,
-        **layout.settings,
+        **layout,
         "checkpoint.save_dir": folder.as_posix(),
     }
 

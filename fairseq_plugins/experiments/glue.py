@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import ConfigDict, model_validator
 
@@ -31,11 +31,12 @@ from fairseq_plugins.papers.bert import BERT_GLUE_TABLE
 from fairseq_plugins.papers.lrpe import TABLE_3
 from fairseq_plugins.papers.tables import AVERAGE, Table
 from fairseq_plugins.records import logs
-from fairseq_plugins.records.data import DataDescription, Numbers
+from fairseq_plugins.records.data import DataDescription, Numbers, SplitSizes
 from fairseq_plugins.records.metrics import Correlation, NotNegative, StartedMetrics
 from fairseq_plugins.records.recipe import trainings_of
 from fairseq_plugins.records.runs import Run
 
+D = TypeVar("D", Numbers, SplitSizes)
 MOST_SEEN = 10  # per cent of development examples seen in training; more are mentioned
 
 
@@ -90,11 +91,7 @@ class Glue(Experiment):
         protocol = (f"+glue_protocol={self.protocol}",) if self.protocol else ()
         return [
             Variant(
-                f"{task.name}-lr{rate:g}",
-                task.config,
-                protocol,
-                kind=task.name,
-                learning_rate=rate,
+                f"{task.name}-lr{rate:g}", task.config, protocol, kind=task.name, learning_rate=rate
             )
             for task in self.tasks(scale)
             for rate in self.learning_rates[scale]
@@ -129,7 +126,14 @@ class Glue(Experiment):
             score = self._score(metrics)
             if metrics["task"] not in best or score > self._score(best[metrics["task"]]):
                 best[metrics["task"]] = metrics
-        cells, replaced = self._columns({task: found["subsets"] for task, found in best.items()})
+        cells: dict[str, float] = {}
+        replaced = []
+        for label, source in self.sources.items():
+            found = best.get(source.task, {"subsets": {}})["subsets"]
+            subset = next((s for s in source.subsets if source.metric in found.get(s, {})), None)
+            if subset is not None:
+                cells[label] = found[subset][source.metric]
+                replaced += [label] if subset != source.subset else []
         averaged = [label for label in self.averaged if label in cells]
         values = [cells[label] for label in averaged]
         if not values:  # the generated tasks
@@ -142,23 +146,6 @@ class Glue(Experiment):
             "learning_rates": {task: metrics["learning_rate"] for task, metrics in best.items()},
             "tried": {name: self._score(metrics) for name, metrics in parts.items()},
         }
-
-    def _columns(
-        self, metrics: Mapping[str, Mapping[str, Mapping[str, float]]]
-    ) -> tuple[dict[str, float], list[str]]:
-        """Return the paper's columns that there is data for, from metrics[task][subset][metric].
-
-        Returns:
-            The columns, and the names of those filled from another subset.
-        """
-        cells, replaced = {}, []
-        for label, source in self.sources.items():
-            value, is_replaced = source.value(metrics.get(source.task, {}))
-            if value is not None:
-                cells[label] = value
-            if is_replaced:
-                replaced.append(label)
-        return cells, replaced
 
     def _score(self, metrics: Metrics) -> float:
         """Return the score that chooses the learning rate: the column's metric or the first."""
@@ -186,13 +173,12 @@ class Glue(Experiment):
         return {**found, AVERAGE: {**means, "the best for each task": best}}
 
     def examples(self, data: DataDescription, scale: str) -> dict[str, int]:
-        tasks = {Path(folder).name: part for folder, part in data.splits.parts().items()}
         found: dict[str, int] = {}
         for label, source in self.sources.items():
-            if source.metric != "accuracy" or source.task not in tasks:
+            if source.metric != "accuracy":
                 continue
             for subset in self._measured(source, scale):
-                count = tasks[source.task].part(subset).examples
+                count = _of_task(data.splits, source.task).part(subset).examples
                 if count:
                     found.setdefault(label, count)
         return found
@@ -256,10 +242,10 @@ class Glue(Experiment):
         ]
 
 
-def _of_task(found: Numbers, task: str) -> Numbers:
-    """Return the numbers of a task's data, whose folder has its name."""
+def _of_task(found: D, task: str) -> D:
+    """Return the part of a task, whose folder has its name."""
     tasks = {Path(folder).name: part for folder, part in found.parts().items()}
-    return tasks.get(task) or Numbers.model_validate({})
+    return tasks.get(task) or type(found).model_validate({})
 
 
 def _step(

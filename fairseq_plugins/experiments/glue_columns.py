@@ -1,6 +1,5 @@
 """Learning rates of GLUE's tables, and the task, metric and subset of each column."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fairseq_plugins.papers import PUBLISHED
@@ -42,14 +41,6 @@ class Source:
     def subsets(self) -> tuple[str, ...]:
         """The subsets that may fill the column, the preferred one first."""
         return (self.subset, self.instead) if self.instead else (self.subset,)
-
-    def value(self, subsets: Mapping[str, Mapping[str, float]]) -> tuple[float | None, bool]:
-        """Return the number from metrics[subset][metric], and whether it is of `instead`."""
-        for subset in self.subsets:
-            value = subsets.get(subset, {}).get(self.metric)
-            if value is not None:
-                return value, subset != self.subset
-        return None, False
 
 
 # By column of the papers' tables.

@@ -23,26 +23,10 @@ from fairseq_plugins.records.data import DataDescription
 from fairseq_plugins.records.metrics import Loss, MetricsSchema, NotNegative, Perplexity, perplexity
 from fairseq_plugins.records.runs import Run
 
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Options of fairseq-eval-lm, which the training's YAML cannot hold.
-
-    contexts: each the least number of tokens before a scored one (--context-window). The table
-    shows context 0. The paper does not say which it used.
-    """
-
-    contexts: tuple[int, ...]
-    batch_size: int
-
-
-EVALUATIONS = {
-    "toy": Evaluation((0,), 32),
-    "mini": Evaluation((0,), 32),
-    "small": Evaluation((0,), 32),
-    # fairseq's README evaluates this model two sequences at a time, with a context of 400.
-    "paper": Evaluation((0, 400), 2),
-}
+# The least number of tokens before a scored one, at scale paper beside 0, which the table shows.
+# fairseq's README evaluates this model so, two sequences at a time; the paper does not say which
+# context it used.
+CONTEXT = 400
 
 
 def _suffix(context: int) -> str:
@@ -66,10 +50,10 @@ class LanguageModel(Experiment):
     """Causal language model, measured by the perplexity per token of fairseq-eval-lm."""
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
-        evaluation = EVALUATIONS[run.scale]
+        contexts, batch_size = ((0, CONTEXT), 2) if run.scale == "paper" else ((0,), 32)
         return [
-            _step(training, checkpoint, subset, context, evaluation.batch_size, gpus)
-            for context in evaluation.contexts
+            _step(training, checkpoint, subset, context, batch_size, gpus)
+            for context in contexts
             for subset in ("valid", "test")
         ]
 
@@ -80,13 +64,9 @@ class LanguageModel(Experiment):
         return ["Perplexities are per unit of the data: words, or pieces of these."]
 
     def further_evaluations(self, results: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-        metrics = {metric for result in results for metric in result["metrics"]}
-        contexts = sorted({c for e in EVALUATIONS.values() for c in e.contexts if c})
-        return [
-            (suffix, f"With at least {context} tokens of context")
-            for context in contexts
-            if f"test_ppl{(suffix := _suffix(context))}" in metrics
-        ]
+        suffix = _suffix(CONTEXT)
+        has_context = any(f"test_ppl{suffix}" in result["metrics"] for result in results)
+        return [(suffix, f"With at least {CONTEXT} tokens of context")] if has_context else []
 
     def comparability(self, scale: str) -> str:
         if scale == "paper":

@@ -13,16 +13,14 @@ from fairseq_plugins.experiments.base import (
     Experiment,
     Metrics,
     Scale,
-    Step,
     scales,
     unigram_floors,
 )
-from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
+from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant, in_stages
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.data import DataDescription
 from fairseq_plugins.records.metrics import Count, Loss, MetricsSchema, Perplexity, perplexity
 from fairseq_plugins.records.recipe import trainings_of
-from fairseq_plugins.records.runs import Run
 
 
 class Curve(MetricsSchema):
@@ -59,18 +57,8 @@ class MaskedLanguageModel(Experiment):
     stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def variants(self, scale: str) -> Sequence[Variant]:
-        found: list[Variant] = []
-        before = None
-        for stage in self.stages.get(scale, ()):
-            kind = stage.replace("_", " of ")
-            own = (f"+mlm_stage/{scale}={stage}",)
-            found.append(Variant(stage, self.recipe, own, kind, after=before))
-            before = stage
         budget = (f"+{self.budget}={scale}",) if self.budget else ()
-        return [*found, Variant("", self.recipe, budget, self.kind, after=before)]
-
-    def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
-        return []
+        return in_stages(self.recipe, scale, self.stages.get(scale, ()), self.kind, last=budget)
 
     def measure(self, training: Training, folder: Path) -> Metrics:
         curve = logs.read_validations(folder / "train.log")

@@ -10,7 +10,7 @@ from pydantic import ConfigDict
 
 from fairseq_plugins.common.data_commands import COMMANDS
 from fairseq_plugins.evaluation.bleu_by_length import LEAST
-from fairseq_plugins.experiments.base import Experiment, Metrics, Scale, Step, another_run, scales
+from fairseq_plugins.experiments.base import Experiment, Metrics, Scale, Step, scales
 from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
 from fairseq_plugins.papers.extrapolation import bleu_metric
 from fairseq_plugins.records import logs
@@ -182,9 +182,6 @@ class TranslationLengths(Translation):
     def variants(self, scale: str) -> Sequence[Variant]:
         return []
 
-    def measure(self, training: Training, folder: Path) -> Metrics:
-        return {}
-
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
         decode = generate(training, checkpoint, "test", gpus)
         command = [
@@ -210,8 +207,10 @@ class TranslationLengths(Translation):
         by_length = ", ".join(f"{count} of {name}" for name, count in counts[0].items())
         return [
             *super().caption_notes(results),
+            # Other code or another processor rounds differently, and trainings diverge from there.
             "Models are Table 4's own, or trained anew by its recipe where no checkpoint of it was "
-            f"left; then {another_run('Table 4')}.",
+            "left; then the same row and seed in Table 4 is another run, and their numbers may "
+            "differ by as much as those of two seeds.",
             f"Test sentences by the number of words of their tokenised source: {by_length}. Those "
             f"of fewer than {LEAST} sentences are a dash.",
         ]

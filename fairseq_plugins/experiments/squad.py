@@ -78,10 +78,7 @@ class Squad(Experiment):
             (version,) = (v for v, recipe in RECIPES.items() if recipe == training.variant.recipe)
             return {f"{version}_{key}": round(found[key], 4) for key in ("exact", "f1")}
 
-        return [
-            Step("predict.log", predict, lambda log: {}),
-            Step("evaluate.log", evaluate, read),
-        ]
+        return [Step("predict.log", predict, lambda log: {}), Step("evaluate.log", evaluate, read)]
 
     def check_data(self, data: Path, pretraining: Path) -> None:
         check_same_dictionary(data / "dict.txt", pretraining / "dict.txt")

@@ -58,31 +58,17 @@ class PretrainedModel:
     sizes: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def read(cls, root: Path, path: Path) -> Self:
-        """Read a file, with a path relative to the root or to the working folder.
+    def load(cls, root: Path, path: Path) -> tuple[Self, dict[str, Any]]:
+        """Read a file, relative to the root or to the working folder, and the checkpoint in it.
 
-        Raises ValueError: the file is missing.
+        Raises ValueError: the file is missing or damaged.
         """
         found = next((one for one in (root / path, path.absolute()) if one.is_file()), None)
         if found is None:
             raise ValueError(f"`--start` must be a checkpoint, but {path} is missing.")
-        return cls(from_root(found, root), sha256(found))
-
-    @classmethod
-    def load(cls, root: Path, path: Path) -> tuple[Self, dict[str, Any]]:
-        """Read a file and the checkpoint in it.
-
-        Raises ValueError: the file is missing or damaged.
-        """
-        found = cls.read(root, path)
         with checkpoint_given_by("`--start`"):
-            return found, read_checkpoint(root / found.checkpoint)
-
-    @classmethod
-    def published(cls, root: Path) -> Self:
-        """Return the default model of scale `published`, which may be missing."""
-        path = default_checkpoint()
-        return cls.read_sizes(root, path) if (root / path).is_file() else cls(path, "")
+            checkpoint = read_checkpoint(found)
+        return cls(from_root(found, root), sha256(found)), checkpoint
 
     @classmethod
     def read_sizes(cls, root: Path, path: Path) -> Self:
@@ -99,16 +85,13 @@ class PretrainedModel:
     @classmethod
     def of(cls, recorded: Mapping[str, Any]) -> Self | None:
         """Read the model from a recorded configuration; None if the run starts from another run."""
-        found = (config.get(START) for config in trainings_of(recorded).values())
-        return next(
-            (
-                cls(Path(one["checkpoint"]), one["sha256"], one.get("sizes", {}))
-                for one in found
-                if isinstance(one, Mapping)
-                and all(isinstance(one.get(key), str) for key in ("checkpoint", "sha256"))
-            ),
-            None,
-        )
+        for config in trainings_of(recorded).values():
+            one = config.get(START)
+            if isinstance(one, Mapping) and all(
+                isinstance(one.get(key), str) for key in ("checkpoint", "sha256")
+            ):
+                return cls(Path(one["checkpoint"]), one["sha256"], one.get("sizes", {}))
+        return None
 
     def record(self) -> dict[str, Any]:
         """Return it as a configuration records it, without absolute paths."""
@@ -142,6 +125,29 @@ class Variant:
     learning_rate: float | None = None
     after: str | None = None
     scale_group: str = ""
+
+
+def in_stages(
+    recipe: str,
+    scale: str,
+    names: Sequence[str],
+    kind: str,
+    *,
+    last: tuple[str, ...] = (),
+    every: tuple[str, ...] = (),
+) -> list[Variant]:
+    """Return a training in stages, each of which starts from the one before.
+
+    names: files of configs/mlm_stage/<scale> for the stages before the last, which is of a `kind`.
+    last, every: Hydra overrides of the last stage, and of all.
+    """
+    found: list[Variant] = []
+    before = None
+    for name in names:
+        own = (*every, f"+mlm_stage/{scale}={name}")
+        found.append(Variant(name, recipe, own, name.replace("_", " of "), after=before))
+        before = name
+    return [*found, Variant("", recipe, (*every, *last), kind, after=before)]
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,10 @@ SOURCE = f"{PAPER}, Table 5"
 WITHOUT = "none"  # the paper's footnote 11
 ROWS = tuple(name for name in BERT_PROPERTIES_TABLE.row_names if name != WITHOUT)
 
+TABLES = (BERT_PROPERTIES_TABLE, BERT_GLUE_TABLE, BERT_SQUAD_TABLE)  # properties, performances
 # Properties are correlated with each column of these tables.
 PERFORMANCES: tuple[tuple[str, Column], ...] = tuple(
-    (table.name, column)
-    for table in (BERT_GLUE_TABLE, BERT_SQUAD_TABLE)
-    for column in table.columns
+    (table.name, column) for table in TABLES[1:] for column in table.columns
 )
 PROPERTIES = BERT_PROPERTIES_TABLE.columns
 

@@ -1,9 +1,11 @@
 """Claims of papers, and the numbers that would confirm them."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 Side = Literal["above", "below"]
+Number = tuple[str, str, str, str]  # table, metric, attention and row of a number
+TIMINGS, RELATIVE_SPEED = "table9", "relative_speed"  # measured by benchmarks/, without training
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,14 @@ class Comparison:
     second_attention: str = ""
     second_metric: str = ""
 
+    @property
+    def numbers(self) -> list[Number]:
+        """The numbers that decide the claim, those of `first` first; so of every evidence."""
+        metric = self.second_metric or self.metric
+        attention = self.second_attention or self.attention
+        first = [(self.table, self.metric, self.attention, row) for row in self.first]
+        return [*first, *((self.table, metric, attention, row) for row in self.second)]
+
 
 @dataclass(frozen=True)
 class Correlation:
@@ -49,6 +59,10 @@ class Correlation:
     rows: tuple[str, ...]
     claimed: Side
 
+    @property
+    def numbers(self) -> list[Number]:
+        return [(*of, self.attention, row) for of in (self.of, self.with_) for row in self.rows]
+
 
 @dataclass(frozen=True)
 class Speed:
@@ -62,6 +76,10 @@ class Speed:
     at_least: float
     printed: float
 
+    @property
+    def numbers(self) -> list[Number]:
+        return [(TIMINGS, RELATIVE_SPEED, self.attention, row) for row in self.rows]
+
 
 @dataclass(frozen=True)
 class Floor:
@@ -73,6 +91,10 @@ class Floor:
     row: str
     floor: str
     claimed: Side
+
+    @property
+    def numbers(self) -> list[Number]:
+        return [(self.table, self.metric, self.attention, self.row)]
 
 
 @dataclass(frozen=True)
@@ -86,6 +108,10 @@ class Threshold:
     value: float
     claimed: Side
 
+    @property
+    def numbers(self) -> list[Number]:
+        return [(self.table, self.metric, self.attention, row) for row in self.rows]
+
 
 @dataclass(frozen=True)
 class Computed:
@@ -95,6 +121,7 @@ class Computed:
     """
 
     check: str
+    numbers: ClassVar[list[Number]] = []
 
 
 Evidence = Comparison | Correlation | Speed | Floor | Threshold | Computed

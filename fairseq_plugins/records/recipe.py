@@ -18,7 +18,7 @@ from hydra.conf import HydraConf
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 import fairseq_plugins.registration  # noqa: F401  (schemas of the recipes)
@@ -82,21 +82,6 @@ def in_a_line(error: BaseException) -> str:
     return result
 
 
-def compose_recipe(configs: Path, recipe: str, overrides: Sequence[str]) -> DictConfig:
-    """Compose what `fairseq-hydra-train --config-dir configs --config-name recipe overrides` does.
-
-    Raises hydra.errors.HydraException: a group, name or key does not exist.
-    """
-    config = _compose(configs, recipe, tuple(overrides))
-    with _known_to_hydra(config):
-        for key in config.checkpoint:
-            if OmegaConf.is_interpolation(config.checkpoint, key):
-                config.checkpoint[key] = config.checkpoint[key]
-    with open_dict(config):
-        del config["hydra"]
-    return config
-
-
 def hydra_word(value: str) -> str:
     """Quote a value for Hydra's overrides where that is needed."""
     if re.fullmatch(r"[\w./:+-]+", value):
@@ -107,11 +92,16 @@ def hydra_word(value: str) -> str:
 def record_changed(
     configs: Path, recipe: str, overrides: tuple[str, ...], changes: tuple[tuple[str, Any], ...]
 ) -> dict[str, Any]:
-    """Return the record of a recipe with some settings changed after its composition.
+    """Return the record of a recipe as plain data, without absolute paths, with some changes.
+
+    The recipe is what `fairseq-hydra-train --config-dir configs --config-name recipe overrides`
+    composes; the changes are set after its composition.
 
     All changes of a recipe with its overrides share one composition, which takes as long as a
     hundred records. The result may share values with other records. configs: an absolute path.
     changes: dotted keys and values, lists as tuples; no group may follow from them.
+
+    Raises hydra.errors.HydraException: a group, name or key does not exist.
     """
     return _compose_once(configs, recipe, overrides).record(changes)
 
@@ -136,7 +126,7 @@ class _Composition:
     def of(cls, config: DictConfig) -> Self:
         settings = _settings(config)
         written = {name: _plain(config[name], resolve=False) for name in SECTIONS}
-        with _known_to_hydra(config, settings):
+        with _known_to_hydra(settings):
             resolved = {name: _plain(config[name]) for name in SECTIONS}
         return cls(config, settings, written, resolved)
 
@@ -170,7 +160,7 @@ class _Composition:
         try:
             for key, value in changes:
                 OmegaConf.update(self.config, key, list(value) if type(value) is tuple else value)
-            with _known_to_hydra(self.config, self.settings):
+            with _known_to_hydra(self.settings):
                 for section, name in self.affected(changed):
                     found[section][name] = _plain(self.config[section][name])
         finally:
@@ -182,7 +172,6 @@ class _Composition:
 def _compose(configs: Path, recipe: str, overrides: tuple[str, ...]) -> DictConfig:
     """Compose a recipe with Hydra's own section, which the names of folders refer to."""
     _register_schema(recipe)
-    _share_schemas()
     with warnings.catch_warnings():
         # fairseq relies on the primary config and its schema having the same name.
         warnings.filterwarnings("ignore", message=r"\s*'\w+' is validated against")
@@ -213,14 +202,14 @@ def _settings(config: DictConfig) -> HydraConf:
 
 
 @contextmanager
-def _known_to_hydra(config: DictConfig, settings: HydraConf | None = None) -> Iterator[None]:
+def _known_to_hydra(settings: HydraConf) -> Iterator[None]:
     """Set Hydra's settings of the process, so that references to them resolve.
 
     Otherwise Hydra sets them in its own commands only.
     """
     hydra = HydraConfig.instance()
     before = hydra.cfg
-    hydra.cfg = _settings(config) if settings is None else settings
+    hydra.cfg = settings
     try:
         yield
     finally:
@@ -230,30 +219,20 @@ def _known_to_hydra(config: DictConfig, settings: HydraConf | None = None) -> It
 @functools.cache
 def _register_schema(recipe: str) -> None:
     """Register fairseq's schema under the name of a recipe, as `hydra_init(recipe)` does."""
-    _register_sections()
+    _prepare_store()
     nodes = ConfigStore.instance().repo
     nodes[f"{recipe}.yaml"] = replace(nodes["config.yaml"], name=f"{recipe}.yaml")
 
 
 @functools.cache
-def _register_sections() -> None:
-    """Register fairseq's sections, and the whole under the name `config`."""
-    hydra_init()
-
-
-@functools.cache
-def _share_schemas() -> None:
-    """Keep Hydra from copying the store of all schemas for every composition.
+def _prepare_store() -> None:
+    """Register fairseq's sections, and keep Hydra from copying all schemas for a composition.
 
     That copy takes half of the time; Hydra copies each schema that it loads anyway.
     """
+    hydra_init()
     store = ConfigStore.instance()
     vars(store)["__deepcopy__"] = lambda memo: store
-
-
-def record(config: DictConfig) -> dict[str, Any]:
-    """Return a composed configuration as plain data, without absolute paths."""
-    return {name: _without_absolute_paths(_plain(config[name])) for name in SECTIONS}
 
 
 def _without_absolute_paths(value: Any) -> Any:

@@ -10,14 +10,20 @@ Older files hold the whole configuration; both forms are read into the same resu
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.root import root_folder
+from fairseq_plugins.records.runs import Run, Study
 
 Config = dict[str, Any]
+
+_CELL = {"table": str, "scale": str, "row": str, "attention": str, "seed": int}
+_TABLES = ("metrics", "config", "data", "versions", "hardware")
 
 FOLDER = "recipes"  # beside the files of results
 SCHEMA = 2  # of the files; 1, of older ones, is not recorded
@@ -82,7 +88,8 @@ def complete_result(content: Any, folder: Path) -> Any:
         raise ValueError(f"schema must be {SCHEMA} or absent, but is {schema!r} instead")
     whole = {key: value for key, value in content.items() if key != "schema"}
     if isinstance(whole.get("config"), dict):
-        whole["config"] = complete_config(whole["config"], folder / FOLDER)
+        recipes = folder / FOLDER
+        whole["config"] = _of_each_training(whole["config"], lambda one: _complete(one, recipes))
     return whole
 
 
@@ -102,19 +109,6 @@ def split_config(config: Config) -> tuple[Config, dict[str, Config]]:
         return {RECIPE: digest, **own}
 
     return _of_each_training(config, separate), recipes
-
-
-def complete_config(config: Config, folder: Path) -> Config:
-    """Return a configuration with the settings of the recipes that it names.
-
-    Args:
-        config: as `split_config` returns it, or whole.
-        folder: of the recipes.
-
-    Raises:
-        ValueError: a recipe is missing or damaged.
-    """
-    return _of_each_training(config, lambda training: _complete(training, folder))
 
 
 def read_recipe(path: Path) -> Config:
@@ -175,3 +169,43 @@ def _write_recipe(path: Path, recipe: Config) -> None:
         read_recipe(path)
     except ValueError:
         write_json(path, recipe)
+
+
+def fault_of(path: Path) -> str:
+    """Say what is wrong with the file of a result, without the slow libraries of its schema.
+
+    Empty if nothing is.
+
+    It must be complete JSON of the run that its path names, with finite metrics.
+
+    Args:
+        path: <results>/<table>/<scale or study>/<row>-<attention>-s<seed>.json.
+    """
+    try:
+        found = read_content(path)
+    except (OSError, ValueError, RecursionError) as error:
+        return f"it cannot be read ({error})"
+    if not isinstance(found, dict):
+        return "it is no table of JSON"
+    wrong = [key for key, kind in _CELL.items() if type(found.get(key)) is not kind]
+    wrong += [key for key in _TABLES if not isinstance(found.get(key), dict) or not found[key]]
+    if wrong:
+        return f"it has no {wrong[0]}, or another kind of it"
+    if not _is_finite(found["metrics"]):
+        return "its metrics are not all finite"
+    try:
+        study = Study.read(found.get("study"))
+        own = Run(**{key: found[key] for key in _CELL}, study=study).result
+    except (LookupError, TypeError, AttributeError):
+        return "its study is damaged"
+    if own.parts[-3:] != path.parts[-3:]:
+        return f"it is the result {root_folder('results').name}/{'/'.join(own.parts[-3:])}"
+    return ""
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)

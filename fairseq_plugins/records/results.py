@@ -81,10 +81,6 @@ def make_result(
     }
 
 
-def _ignore(text: str) -> None:
-    """Ignore what is wrong with a file."""
-
-
 def check_result(result: Any, metrics: type[MetricsSchema]) -> None:
     """Refuse an invalid result of an experiment with these metrics.
 
@@ -124,7 +120,9 @@ def load_result(path: Path, metrics: type[MetricsSchema]) -> Result:
     return result
 
 
-def read_result(path: Path, metrics: type[MetricsSchema], say: Say = _ignore) -> Result | None:
+def read_result(
+    path: Path, metrics: type[MetricsSchema], say: Say = lambda _: None
+) -> Result | None:
     """Read <results>/<table>/<scale or study>/<name>.json; None if it is missing or invalid.
 
     say: called with what is wrong with an invalid file.

@@ -140,11 +140,15 @@ def _training(configs: Sequence[Config]) -> str:
     def of(section: str, key: str) -> str:
         return _distinct(configs, lambda c: c.get(section, {}).get(key))
 
+    updates, epochs = of("optimization", "max_update"), of("optimization", "max_epoch")
+    length = f"{updates} updates" if updates not in ("0", UNKNOWN) else f"{epochs} epochs"
+    rates = [", ".join(map(str, c.get("optimization", {}).get("lr", [UNKNOWN]))) for c in configs]
+    is_last = [bool(c.get("dataset", {}).get("disable_validation")) for c in configs]
     return (
-        f"{_budget(configs)}; peak learning rate {_distinct(configs, _rates)}, "
+        f"{length} of {_distinct(configs, _batch)}; peak learning rate {_distinct(rates, str)}, "
         f"gradients clipped at {of('optimization', 'clip_norm')} (0.0 is not at all), layer "
         f"normalisation {_distinct(configs, _normalization)} each block; evaluated: "
-        f"{_distinct(configs, _evaluated)} checkpoint."
+        f"{_distinct(is_last, lambda last: 'the last' if last else 'the best')} checkpoint."
     )
 
 
@@ -158,13 +162,6 @@ def _stacks(configs: Sequence[Config]) -> list[str]:
         for side in ("encoder", "decoder")
         if any(f"{side}_layers" in config["model"] for config in configs)
     ]
-
-
-def _budget(configs: Sequence[Config]) -> str:
-    updates = _distinct(configs, lambda c: c["optimization"].get("max_update"))
-    epochs = _distinct(configs, lambda c: c["optimization"].get("max_epoch"))
-    length = f"{updates} updates" if updates not in ("0", UNKNOWN) else f"{epochs} epochs"
-    return f"{length} of {_distinct(configs, _batch)}"
 
 
 def _batch(config: Config) -> str:
@@ -246,12 +243,9 @@ def _distinct(things: Iterable[Any], value: Callable[[Any], Any]) -> str:
     """Format the distinct values of a property: "900", or "900 / 1,200"."""
     found = {value(thing) for thing in things}
     found.discard(None)
-    texts = [f"{v:,}" if isinstance(v, int) else str(v) for v in sorted(found, key=_words_last)]
+    words_last = sorted(found, key=lambda value: (isinstance(value, str), value))
+    texts = [f"{v:,}" if isinstance(v, int) else str(v) for v in words_last]
     return " / ".join(texts) or UNKNOWN
-
-
-def _words_last(value: Any) -> tuple[bool, Any]:
-    return isinstance(value, str), value
 
 
 def _range(results: Iterable[Result], metric: str, unit: float) -> str:
@@ -269,18 +263,10 @@ def _dictionary_size(result: Result) -> Any:
     return " and ".join(sorted({f"{n:,}" for n in size.values() if isinstance(n, int)})) or None
 
 
-def _rates(config: Config) -> str:
-    return ", ".join(map(str, config.get("optimization", {}).get("lr", [UNKNOWN])))
-
-
 def _normalization(config: Config) -> str:
     sides = ("encoder", "decoder")
     before = any(config["model"].get(f"{side}_normalize_before") for side in sides)
     return "before" if before else "after"
-
-
-def _evaluated(config: Config) -> str:
-    return "the last" if config.get("dataset", {}).get("disable_validation") else "the best"
 
 
 def _corpora(result: Result) -> dict[str, str]:

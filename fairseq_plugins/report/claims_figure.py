@@ -51,7 +51,10 @@ def draw_claims(claims: Sequence[Claim], verdicts: Mapping[str, Verdict], stem: 
     picture = Picture(figsize=(11, 1.9 + 0.34 * len(shown)), layout="constrained")
     heights = [1.1, max(1.0, 0.45 * len(shown))]
     bar, lines = picture.subplots(2, 1, height_ratios=heights)
-    _bar(bar, counts)
+    parts = _stack(bar, 0, counts)
+    bar.set_xlim(0, counts.total())
+    bar.set_axis_off()
+    _head(bar, parts, counts, height=0.9)
     _intervals(lines, shown)
     save_picture(picture, stem)
 
@@ -71,13 +74,6 @@ def draw_summary(claims: Sequence[Claim], verdicts: Mapping[str, Verdict], stem:
     panel.spines[:].set_visible(False)
     _head(panel, bars[0], sum(papers.values(), Counter()), height=1.02)
     save_picture(picture, stem)
-
-
-def _bar(panel: Any, counts: Counter[str]) -> None:
-    bar = _stack(panel, 0, counts)
-    panel.set_xlim(0, counts.total())
-    panel.set_axis_off()
-    _head(panel, bar, counts, height=0.9)
 
 
 def _stack(panel: Any, place: int, counts: Counter[str]) -> list[Any]:

@@ -13,7 +13,7 @@ from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers import CLAIMS, UNJUDGED
 from fairseq_plugins.papers.claims import Claim, Unjudged
 from fairseq_plugins.records.results import Say
-from fairseq_plugins.report.claims_text import effect_text, interval_text, tie_text
+from fairseq_plugins.report.differences import interval, probability
 from fairseq_plugins.statistics.claims import (
     Verdicts,
     best_verdicts,
@@ -21,7 +21,7 @@ from fairseq_plugins.statistics.claims import (
     smaller_than_printed,
     without_needless,
 )
-from fairseq_plugins.statistics.inference import MOST_SEEDS
+from fairseq_plugins.statistics.inference import MOST_SEEDS, Estimate
 from fairseq_plugins.statistics.table_results import read_numbers
 from fairseq_plugins.statistics.verdicts import (
     CONFIRMED,
@@ -209,10 +209,7 @@ def _table(claims: Sequence[Claim], verdicts: Verdicts) -> str:
     ]
     lines = []
     for claim in claims:
-        own = printed(claim)
-        effect = DASH if own.estimate is None else effect_text(own.estimate, own)
-        if claim.mismatch:
-            effect += " (otherwise)"
+        effect = f"{printed_text(claim)}{' (otherwise)' if claim.mismatch else ''}"
         words = [_cell(claim, verdicts[scale].get(claim.name)) for scale in scales]
         lines.append([claim.text, claim.place, effect, *words])
     return markdown_table(["claim", "place", "in the paper", *scales], lines)
@@ -249,3 +246,30 @@ def _missing(claims: Sequence[Claim], verdicts: Verdicts) -> list[str]:
             lines = [f"- {what}: for {', '.join(names)}" for what, names in lacks.items()]
             parts.append(f"At scale `{scale}`:\n\n" + "\n".join(lines))
     return parts
+
+
+def effect_text(estimate: Estimate, verdict: Verdict) -> str:
+    """Format an effect with its unit."""
+    if verdict.unit == "x":
+        return f"{estimate.effect:.{verdict.digits}f} x"
+    unit = {"%": " %", "r": " r"}.get(verdict.unit, "")
+    return f"{estimate.effect:+.{verdict.digits}f}{unit}"
+
+
+def printed_text(claim: Claim) -> str:
+    """Format the effect that the paper prints; a dash without one."""
+    own = printed(claim)
+    return DASH if own.estimate is None else effect_text(own.estimate, own)
+
+
+def interval_text(estimate: Estimate, verdict: Verdict) -> str:
+    """Format an effect's interval; speeds are ratios and have no sign."""
+    return interval(estimate, verdict.digits, sign="" if verdict.unit == "x" else "+")
+
+
+def tie_text(verdict: Verdict) -> str:
+    """Say that a decided claim is a tie on the table's page; "" otherwise."""
+    if not verdict.is_corrected_tie or verdict.corrected is None:
+        return ""
+    p = probability(verdict.corrected.adjusted)
+    return f"a tie on the table's page, corrected for all its pairs (p = {p})"

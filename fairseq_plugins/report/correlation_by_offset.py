@@ -11,7 +11,8 @@ from torch import Tensor
 
 from fairseq_plugins.analysis.figure_files import RenderedFigure, draw_lines
 from fairseq_plugins.analysis.indicators import NEAR, direction_balance, monotonicity
-from fairseq_plugins.analysis.offset_agreement import check_ranges
+from fairseq_plugins.analysis.position_vectors import NEAR as NEIGHBOURS
+from fairseq_plugins.analysis.sentences import sentences, summarise
 from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.experiments.identical_words import PATTERN
@@ -35,6 +36,10 @@ TABLE_5 = {
     "monotonicity_20": ("monotonicity", NEAR - 1),
     "direction_balance": ("direction balance", NEAR),
 }
+# Figure 5: offsets at which monotonicity correlates with span tasks, and the least correlations of
+# monotonicity and of direction balance.
+SPAN_OFFSETS, CLOSELY, BALANCED = (20, 55), 0.9, 0.5
+_SPAN_TASKS, _OPPOSITE = ("v1_exact", "v2_exact"), "SST-2"
 WEIGHTS_NOTE = (
     "The weights are those of seed 1 in the runs' folders, which are not part of the results: a "
     "model trained again, as on another machine, differs from the one whose indicators are in "
@@ -169,3 +174,49 @@ def _beside_table_5(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> s
 
 def _label(table: str, metric: str) -> str:
     return TABLES[table].column(metric).label
+
+
+def check_ranges(numbers: Mapping[str, Any]) -> str:
+    """Check Figure 5: the offsets within which properties correlate with tasks."""
+    first, last = SPAN_OFFSETS
+    middle = {
+        task: found
+        for task in (*_SPAN_TASKS, _OPPOSITE)
+        if (found := _within(numbers, f"monotonicity, {task}", first, last))
+    }
+    means = {task: sum(found) / len(found) for task, found in middle.items()}
+    opposite = means.pop(_OPPOSITE, None)
+    balance = {}
+    for key in numbers:
+        name, _, task = key.partition(", ")
+        if name == "direction balance" and (near := _within(numbers, key, 1, NEIGHBOURS)):
+            most, far = max(near), _within(numbers, key, 1, max(numbers["reaches"]))[-1]
+            balance[task] = (most > max(BALANCED, far), f"{most:+.2f}, {far:+.2f}")
+    return sentences(
+        summarise(
+            f"Monotonicity within {first} to {last} offsets correlates with span prediction by "
+            f"less than {-CLOSELY} (the least in that range)",
+            {task: (min(middle[task]) < -CLOSELY, f"{min(middle[task]):+.2f}") for task in means},
+        ),
+        ""
+        if opposite is None
+        else summarise(
+            f"There `{_OPPOSITE}` correlates the other way round (mean {opposite:+.2f}) from span "
+            "prediction (mean)",
+            {task: (own < 0 < opposite, f"{own:+.2f}") for task, own in means.items()},
+        ),
+        summarise(
+            f"Direction balance correlates by more than {BALANCED} within few offsets, and less "
+            f"within all (the most within 1 to {NEIGHBOURS} offsets, and within all)",
+            balance,
+        ),
+    )
+
+
+def _within(numbers: Mapping[str, Any], key: str, first: int, last: int) -> list[float]:
+    """Return the defined correlations of a property with a task within `first` to `last`."""
+    return [
+        value
+        for reach, value in zip(numbers["reaches"], numbers.get(key, ()), strict=False)
+        if first <= reach <= last and value is not None
+    ]

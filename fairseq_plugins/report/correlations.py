@@ -1,9 +1,10 @@
 """Correlations of attention's properties with performance: the BERT paper's Table 5."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_json
@@ -21,6 +22,7 @@ from fairseq_plugins.papers.bert_correlations import (
 from fairseq_plugins.papers.tables import MARK, Column
 from fairseq_plugins.report.differences import interval
 from fairseq_plugins.report.lines import Number
+from fairseq_plugins.statistics.claims import all_printed
 from fairseq_plugins.statistics.comparisons import Cells, rows_of
 from fairseq_plugins.statistics.correlations import (
     ATTENTION,
@@ -29,11 +31,10 @@ from fairseq_plugins.statistics.correlations import (
     Correlated,
     MetricPair,
     correlate,
-    lost_columns,
     over_rows,
     seed_of_the_start,
 )
-from fairseq_plugins.statistics.floors import Floors
+from fairseq_plugins.statistics.verdicts import Numbers
 
 PAGE = "bert_table5"
 DIGITS = 2
@@ -42,17 +43,23 @@ DIGITS = 2
 Grid = Sequence[tuple[str, Column, Sequence[Number]]]  # by performance: table, and a number each
 
 
-def grid(ours: Mapping[MetricPair, Correlated]) -> Grid:
+@functools.cache
+def of_the_paper() -> dict[MetricPair, Correlated]:
+    """Return the correlations of the paper's own Tables 2 to 4."""
+    return correlate(all_printed())
+
+
+def grid(found: Mapping[MetricPair, Correlated]) -> Grid:
     """Return a line for each performance, with a number for each property."""
     return [
-        (table, column, [_number(own, column, ours) for own in PROPERTIES])
+        (table, column, [_number(own, column, found) for own in PROPERTIES])
         for table, column in PERFORMANCES
     ]
 
 
-def _number(own: Column, column: Column, ours: Mapping[MetricPair, Correlated]) -> Number:
+def _number(own: Column, column: Column, found: Mapping[MetricPair, Correlated]) -> Number:
     printed = PRINTED[own.metric].get(column.metric)
-    estimate = ours[own.metric, column.metric].estimate
+    estimate = found[own.metric, column.metric].estimate
     return Number(
         paper=f"{printed.mean:+.{DIGITS}f}" if printed else "",
         paper_order=printed.mean if printed else None,
@@ -63,163 +70,155 @@ def _number(own: Column, column: Column, ours: Mapping[MetricPair, Correlated]) 
     )
 
 
-def write_correlations(
-    root: Path,
-    scale: str,
-    cells: Mapping[str, Cells],
-    floors: Mapping[str, Floors],
-    printed: Mapping[str, Cells],
-) -> Path:
-    """Write bert_table5/<scale>.md, .json and .png, and return the page's path below `root`.
+@dataclass(frozen=True, eq=False)
+class Correlations:
+    """Table 5 at a scale, as its page and the site show it.
 
-    Args:
-        root: the repository.
-        scale: scale of the results.
-        cells: cells by table.
-        floors: baselines by table.
-        printed: cells of the paper's own tables.
-    """
-    ours, theirs = correlate(cells), correlate(printed)
-    page = root_folder("results") / PAGE / f"{scale}.md"
-    notes = explain(ours, theirs, lost_columns(cells, floors), cells)
-    render(scale, ours, theirs, notes).write(root / page)
-    write_json(root / page.with_suffix(".json"), as_data(scale, ours, theirs))
-    if is_installed("matplotlib"):
-        from fairseq_plugins.report.correlations_figure import draw_correlations
-
-        draw_correlations(root / page.with_suffix(""), scale, grid(ours))
-    return page
-
-
-def as_data(
-    scale: str, ours: Mapping[MetricPair, Correlated], theirs: Mapping[MetricPair, Correlated]
-) -> dict[str, Any]:
-    """Return all numbers of the page as JSON data."""
-    again = grid(theirs)
-    return {
-        "what": "Pearson correlations over rows between a property and a performance",
-        "scale": scale,
-        "correlations": [
-            {
-                "property": own.metric,
-                "performance": column.metric,
-                "table": table,
-                "printed": number.paper_order,
-                "from_printed_tables": number.order,
-                "rows": list(found.rows),
-                "ours": None if found.estimate is None else asdict(found.estimate),
-            }
-            for i, own in enumerate(PROPERTIES)
-            for table, column, numbers in again
-            for number, found in [(numbers[i], ours[own.metric, column.metric])]
-        ],
-    }
-
-
-def render(
-    scale: str,
-    ours: Mapping[MetricPair, Correlated],
-    theirs: Mapping[MetricPair, Correlated],
-    notes: Sequence[str],
-) -> Page:
-    """Make the page.
-
-    Args:
-        scale: scale of the results.
-        ours: correlations of the results.
-        theirs: correlations of the paper's own Tables 2 to 4.
-        notes: sentences of `explain`.
+    Attributes:
+        scale: of the results.
+        numbers: cells and trivial baselines of the results.
     """
 
-    def table(found: Mapping[MetricPair, Correlated], text: Callable[[Number], str]) -> str:
-        lines = [[column.label, *map(text, numbers)] for _, column, numbers in grid(found)]
-        return markdown_table(["", *(column.label for column in PROPERTIES)], lines, left=1)
+    scale: str
+    numbers: Numbers
+    source: ClassVar[str] = SOURCE
 
-    def both(number: Number) -> str:
-        return f"{number.paper or DASH} / {number.ours or DASH}{MARK if number.mark else ''}"
+    @functools.cached_property
+    def ours(self) -> dict[MetricPair, Correlated]:
+        """The correlations of the results."""
+        return correlate(self.numbers.cells)
 
-    caption = (
-        "Pearson correlations over rows, the paper's / ours: how far a row's attention violates a "
-        "property (of direction balance, the ratio itself) against how well the row does on a "
-        "task. Negative: rows that violate it more are worse."
-    )
-    again = (
-        "The same computation on the numbers that the paper prints in its Tables 2 to 4, which are "
-        "rounded, for every column. Where Table 5 has a number, the two differ by at most "
-        f"{_largest_difference(theirs):.2f}."
-    )
-    about = (
-        "95 %, by Fisher's transformation, over the rows as examples of their kind: what seeds do "
-        "to a row is in it only as noise between rows."
-    )
-    sections = [Section("Intervals of ours", [about, table(ours, lambda n: n.sure or DASH)])]
-    sections += [figure_section(SOURCE, scale)] if is_installed("matplotlib") else []
-    sections += [
-        Section("From the paper's own tables", [again, table(theirs, lambda n: n.ours or DASH)]),
-        made(
-            f"From the runs of [Table 2](../bert_table2/{scale}.md) (properties), "
-            f"[Table 3](../bert_table3/{scale}.md) and [Table 4](../bert_table4/{scale}.md) "
-            "(performances).",
-            site_link(f"{PAGE}-{scale}.html"),
-        ),
-    ]
-    result = [table(ours, both), "**Notes**", bullets(notes)]
-    return Page(f"{SOURCE}, scale `{scale}`", caption, result, sections)
+    @property
+    def page(self) -> str:
+        """The name of the page on the site."""
+        return f"{PAGE}-{self.scale}.html"
 
+    @property
+    def grid(self) -> Grid:
+        """The paper's numbers and ours."""
+        return grid(self.ours)
 
-def explain(
-    ours: Mapping[MetricPair, Correlated],
-    theirs: Mapping[MetricPair, Correlated],
-    lost: Mapping[str, str],
-    cells: Mapping[str, Cells],
-) -> list[str]:
-    """Explain the rows, marks and gaps of the correlations.
+    @property
+    def lost(self) -> dict[str, str]:
+        """By metric why a task decides nothing: no row beats its best baseline."""
+        found = {
+            column.metric: self.numbers.table(name).no_row_above_floor(ATTENTION, column)
+            for name, column in PERFORMANCES
+        }
+        return {metric: why for metric, why in found.items() if why}
 
-    Args:
-        ours: correlations of the results.
-        theirs: correlations of the paper's own Tables 2 to 4.
-        lost: result of `lost_columns`.
-        cells: cells by table.
-    """
-    sizes = sorted({len(one.rows) for one in ours.values()})
-    counts = str(sizes[-1]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-    missing = [row for row in ROWS if not any(row in one.rows for one in ours.values())]
-    notes = [
-        f"Over {counts} of the paper's {len(ROWS)} embeddings, those of which results are there. "
-        f"As in the paper, `{WITHOUT}` is left out: its numbers are so far away that it would make "
-        "any correlation large."
-    ]
-    if missing:
-        notes.append(f"Without results: {', '.join(f'`{row}`' for row in missing)}.")
-    notes.append(
-        "The paper does not say whether SQuAD counts F1 or exact matches (EM): its numbers are "
-        "those of exact matches."
-    )
-    notes.append(
-        f"`{DASH}` is not in the paper; or here fewer than {LEAST_ROWS} rows, or a side that is "
-        f"the same in all rows. {MARK} differs from 0 (p < 0.05, with Holm's correction over all "
-        f"{sum(one.estimate is not None for one in ours.values())} correlations)."
-    )
-    kept = [
-        (pair, PRINTED[pair[0]][pair[1]].mean, one.estimate.effect)
-        for pair, one in ours.items()
-        if one.estimate is not None and pair[1] in PRINTED[pair[0]]
-    ]
-    same = sum(paper * effect > 0 for _, paper, effect in kept)
-    if kept:
-        notes.append(
-            f"Of the {len(kept)} correlations that the paper prints and that are there, {same} "
-            "have its sign; by itself that says little where an interval holds 0."
+    def write(self, root: Path) -> Path:
+        """Write bert_table5/<scale>.md, .json and .png; return the page's path below `root`."""
+        page = root_folder("results") / PAGE / f"{self.scale}.md"
+        self.render().write(root / page)
+        write_json(root / page.with_suffix(".json"), self.as_data())
+        if is_installed("matplotlib"):
+            from fairseq_plugins.report.correlations_figure import draw_correlations
+
+            draw_correlations(root / page.with_suffix(""), self.scale, self.grid)
+        return page
+
+    def as_data(self) -> dict[str, Any]:
+        """Return all numbers of the page as JSON data."""
+        again = grid(of_the_paper())
+        return {
+            "what": "Pearson correlations over rows between a property and a performance",
+            "scale": self.scale,
+            "correlations": [
+                {
+                    "property": own.metric,
+                    "performance": column.metric,
+                    "table": table,
+                    "printed": number.paper_order,
+                    "from_printed_tables": number.order,
+                    "rows": list(found.rows),
+                    "ours": None if found.estimate is None else asdict(found.estimate),
+                }
+                for i, own in enumerate(PROPERTIES)
+                for table, column, numbers in again
+                for number, found in [(numbers[i], self.ours[own.metric, column.metric])]
+            ],
+        }
+
+    def render(self) -> Page:
+        """Make the page."""
+
+        def table(found: Grid, text: Callable[[Number], str]) -> str:
+            lines = [[column.label, *map(text, numbers)] for _, column, numbers in found]
+            return markdown_table(["", *(column.label for column in PROPERTIES)], lines, left=1)
+
+        def both(number: Number) -> str:
+            return f"{number.paper or DASH} / {number.ours or DASH}{MARK if number.mark else ''}"
+
+        ours, theirs, scale = self.grid, grid(of_the_paper()), self.scale
+        caption = (
+            "Pearson correlations over rows, the paper's / ours: how far a row's attention "
+            "violates a property (of direction balance, the ratio itself) against how well the row "
+            "does on a task. Negative: rows that violate it more are worse."
         )
-    if balance := _as_distance(cells):
-        notes.append(balance)
-    if lost:
-        names = "; ".join(lost.values())
-        notes.append(
-            "A task on which no row beats what needs no model says nothing of the rows, and so "
-            f"does a correlation with it: {names}."
+        again = (
+            "The same computation on the numbers that the paper prints in its Tables 2 to 4, which "
+            "are rounded, for every column. Where Table 5 has a number, the two differ by at most "
+            f"{_largest_difference(theirs):.2f}."
         )
-    return notes
+        about = (
+            "95 %, by Fisher's transformation, over the rows as examples of their kind: what seeds "
+            "do to a row is in it only as noise between rows."
+        )
+        sections = [Section("Intervals of ours", [about, table(ours, lambda n: n.sure or DASH)])]
+        sections += [figure_section(SOURCE, scale)] if is_installed("matplotlib") else []
+        printed = [again, table(theirs, lambda n: n.ours or DASH)]
+        sections += [
+            Section("From the paper's own tables", printed),
+            made(
+                f"From the runs of [Table 2](../bert_table2/{scale}.md) (properties), "
+                f"[Table 3](../bert_table3/{scale}.md) and [Table 4](../bert_table4/{scale}.md) "
+                "(performances).",
+                site_link(self.page),
+            ),
+        ]
+        result = [table(ours, both), "**Notes**", bullets(self.notes)]
+        return Page(f"{SOURCE}, scale `{scale}`", caption, result, sections)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on the rows, marks and gaps of the correlations."""
+        sizes = sorted({len(one.rows) for one in self.ours.values()})
+        counts = str(sizes[-1]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+        missing = [row for row in ROWS if not any(row in one.rows for one in self.ours.values())]
+        notes = [
+            f"Over {counts} of the paper's {len(ROWS)} embeddings, those of which results are "
+            f"there. As in the paper, `{WITHOUT}` is left out: its numbers are so far away that it "
+            "would make any correlation large."
+        ]
+        if missing:
+            notes.append(f"Without results: {', '.join(f'`{row}`' for row in missing)}.")
+        estimates = {pair: one.estimate for pair, one in self.ours.items() if one.estimate}
+        notes += [
+            "The paper does not say whether SQuAD counts F1 or exact matches (EM): its numbers are "
+            "those of exact matches.",
+            f"`{DASH}` is not in the paper; or here fewer than {LEAST_ROWS} rows, or a side that "
+            f"is the same in all rows. {MARK} differs from 0 (p < 0.05, with Holm's correction "
+            f"over all {len(estimates)} correlations).",
+        ]
+        kept = [
+            printed[performance].mean * one.effect > 0
+            for (own, performance), one in estimates.items()
+            if performance in (printed := PRINTED[own])
+        ]
+        if kept:
+            notes.append(
+                f"Of the {len(kept)} correlations that the paper prints and that are there, "
+                f"{sum(kept)} have its sign; by itself that says little where an interval holds 0."
+            )
+        if balance := _as_distance(self.numbers.cells):
+            notes.append(balance)
+        if lost := self.lost:
+            notes.append(
+                "A task on which no row beats what needs no model says nothing of the rows, and so "
+                f"does a correlation with it: {'; '.join(lost.values())}."
+            )
+        return notes
 
 
 def _as_distance(cells: Mapping[str, Cells]) -> str:
@@ -255,11 +254,11 @@ def _from_one(ratio: float) -> float:
     return abs(ratio - 1)
 
 
-def _largest_difference(theirs: Mapping[MetricPair, Correlated]) -> float:
+def _largest_difference(theirs: Grid) -> float:
     """Return the largest difference between Table 5 and correlations of the paper's tables."""
     return max(
         abs(number.order - number.paper_order)
-        for _, _, numbers in grid(theirs)
+        for _, _, numbers in theirs
         for number in numbers
         if number.order is not None and number.paper_order is not None
     )

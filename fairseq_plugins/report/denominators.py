@@ -6,15 +6,19 @@ from typing import Any
 
 import torch
 
-from fairseq_plugins.attention import LinearAttention, build_attention, floored_share
-from fairseq_plugins.attention.normalizers import defaults_of
+from fairseq_plugins.attention import LinearAttention, floored_share
 from fairseq_plugins.encodings import build_encoding, parse_options
 from fairseq_plugins.encodings.properties import ENCODED
 from fairseq_plugins.experiments.base import Experiment, Stack
-from fairseq_plugins.modules.options import NORMALIZER_OPTIONS
+from fairseq_plugins.modules.options import (
+    NORMALIZER_OPTIONS,
+    PositionEncodingConfig,
+    build_model_attention,
+)
 from fairseq_plugins.records.recipe import trainings_of
 from fairseq_plugins.records.results import Result
 
+LINEAR_OPTIONS = ("feature_map", "linear_normalizer", *NORMALIZER_OPTIONS)  # of a model
 MOST = 0.5  # share of queries from which on the clamp affects most of a row
 
 
@@ -25,9 +29,11 @@ def denominators(experiment: Experiment, results: Sequence[Result]) -> list[str]
         if result["attention"] != "linear":
             continue
         *_, config = trainings_of(result["config"]).values()
+        known = ((name, config["model"].get(name)) for name in LINEAR_OPTIONS)
+        options = tuple((name, value) for name, value in known if value is not None)
         for stack in experiment.stacks(config["model"]):
             if stack.attention_type == "linear":
-                found[result["row"]] = _attention(stack, _options(config["model"]))
+                found[result["row"]] = _attention(stack, options)
     return [sentence for sentence in (_floors(found), _authors(found)) if sentence]
 
 
@@ -88,36 +94,20 @@ def _names(rows: Sequence[str]) -> str:
     return ", ".join(f"`{row}`" for row in sorted(rows))
 
 
-def _options(model: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Read a model's options of linear attention, with defaults."""
-    normalizer = model.get("linear_normalizer") or "encoded"
-    options = {"feature_map": model.get("feature_map") or "elu", "normalizer": normalizer}
-    own = defaults_of(normalizer)
-    for name, word in NORMALIZER_OPTIONS.items():
-        if word in own:
-            options[word] = model.get(name, own[word])
-    return tuple(options.items())
-
-
 @functools.cache
-def _attention(stack: Stack, given: tuple[tuple[str, Any], ...]) -> LinearAttention:
+def _attention(stack: Stack, options: tuple[tuple[str, Any], ...]) -> LinearAttention:
+    """Build a stack's attention with a model's options of linear attention."""
     shape: dict[str, Any] = {"num_heads": stack.num_heads, "head_dim": stack.head_dim}
-    options: dict[str, Any] = dict(parse_options(stack.options))
+    shape["causal"] = stack.causal
+    own: dict[str, Any] = dict(parse_options(stack.options))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)  # equal random parameters on every page
-        encoding = build_encoding(
-            stack.position_encoding,
-            **shape,
-            causal=stack.causal,
-            vocab_size=1,  # embeddings are not used
-            **options,
-        )
-    attention = build_attention(
-        "linear",
-        encoding,
-        **shape,
-        causal=stack.causal,
-        **dict(given),
+        # Embeddings are not used.
+        encoding = build_encoding(stack.position_encoding, **shape, vocab_size=1, **own)
+    # Older results do not name their normalizer.
+    config = PositionEncodingConfig(**{"linear_normalizer": "encoded", **dict(options)})
+    attention = build_model_attention(
+        config, encoding, attention_type="linear", dropout=0.0, **shape
     )
     assert isinstance(attention, LinearAttention)
     return attention

@@ -117,7 +117,7 @@ def orderings(judged: JudgedTable) -> list[Section]:
     found = [agreement for agreement in found if agreement.pairs]
     if not found:
         return []
-    if all(agreement.spread is None for agreement in found):
+    if all(judged.spread(one.attention) is None for one in found):
         return [Section("Orderings of the paper", [f"{CANNOT.capitalize()}."])]
     summary = (
         f"By {table.ranked_by.label}: the neighbours in the paper's ranking, and each row against "
@@ -132,7 +132,7 @@ def orderings(judged: JudgedTable) -> list[Section]:
 def _agreement(judged: JudgedTable, agreement: Agreement) -> str:
     table = judged.table
     name = f"**{table.name_of(agreement.attention).capitalize()}**"
-    if agreement.spread is None:
+    if judged.spread(agreement.attention) is None:
         return f"{name}: {CANNOT}."
     lost = judged.no_row_above_floor(agreement.attention, table.ranked_by)
     if lost:
@@ -147,7 +147,7 @@ def _agreement(judged: JudgedTable, agreement: Agreement) -> str:
     header = ["In the paper", "gap in the paper", "gap here", "95 % interval", "p", "here"]
     lines, digits = [], table.ranked_by.digits
     words = {True: "holds", False: "reversed", None: TIE}
-    for pair in agreement.telling_pairs:
+    for pair in agreement.telling_pairs(table.reference):
         better, worse = table.row(pair.better).label, table.row(pair.worse).label
         gaps = [f"{pair.paper_gap:.{digits}f}", f"{pair.gap.effect:+.{digits}f}"]
         sign = ">" if table.ranked_by.higher_is_better else "<"

@@ -5,15 +5,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure as Picture
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
+from fairseq_plugins.analysis.figure_files import rounded
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.pictures import save_picture
+from fairseq_plugins.experiments.identical_words import PATTERN
 from fairseq_plugins.papers.extrapolation import SLIDING
 from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.records.results import Result
+from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.panels import Panel, panels_of, rankings_of
 from fairseq_plugins.statistics.comparisons import deviation, gather, mean
 from fairseq_plugins.statistics.inference import Seeds
@@ -30,6 +36,8 @@ DIGITS = 6  # decimals of means in JSON
 ACROSS = 7  # small multiples side by side
 WIDTH, HEIGHT, SMALL = 13.0, 4.2, 1.3  # inches: of a picture, of a panel, of a line of small ones
 _OWN, _OTHERS, _REFERENCE = "#1d4ed8", "#e4e8ed", "#3b4252"
+MAPS_ACROSS = 4  # maps of attention side by side
+BLACKEST = 99  # percentile of a map's weights that is drawn black
 MEASURES = ("valid_loss", "v1_exact", "v1_f1", "v2_exact", "v2_f1")
 
 
@@ -151,30 +159,27 @@ def _set_scales(axis: Any, panel: Panel) -> None:
         axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axis.yaxis.set_minor_formatter(NullFormatter())
     if panel.ticks:
-        shown = {x: text for x, text in panel.ticks.items() if _has_point(panel, x)}
+        points = [x for line in panel.lines.values() for x, _ in line]
+        shown = {x: t for x, t in panel.ticks.items() if any(abs(x - at) < 0.5 for at in points)}
         axis.set_xticks([*shown], [*shown.values()], fontsize=8)
     if panel.rule is not None:
         axis.axvline(panel.rule, color="grey", linewidth=0.8)
 
 
-def _has_point(panel: Panel, x: float) -> bool:
-    return any(abs(x - at) < 0.5 for line in panel.lines.values() for at, _ in line)
-
-
 def _draw_ranking(judged: JudgedTable) -> Picture:
     """Draw a panel for each attention with a dot for each row, the best on top."""
     rankings = rankings_of(judged)
-    most = max(len(ranking.dots) for ranking in rankings)
+    most = max(map(len, rankings.values()))
     picture = Picture(figsize=(12, 2 + 0.2 * most), layout="constrained")
     panels = picture.subplots(1, len(rankings), squeeze=False)[0]
-    for panel, ranking in zip(panels, rankings, strict=True):
-        labels, means, spreads = zip(*ranking.dots, strict=True)
+    for panel, (title, dots) in zip(panels, rankings.items(), strict=True):
+        labels, means, spreads = zip(*dots, strict=True)
         errors = [spread or 0.0 for spread in spreads]
         panel.errorbar(means, range(len(means)), xerr=errors, fmt="o", capsize=3)
         panel.set_yticks(range(len(labels)), labels, fontsize=8)
         panel.invert_yaxis()
-        panel.set_title(ranking.title)
-        panel.set_xlabel(ranking.x)
+        panel.set_title(title)
+        panel.set_xlabel(judged.table.ranked_by.label)
         panel.grid(axis="x", alpha=0.3)
     return picture
 
@@ -266,3 +271,45 @@ _DATA: dict[str, Callable[[Table, Sequence[Result]], dict[str, Any]]] = {
     "parts": _parts,
     "buckets": _buckets,
 }
+
+
+def draw_attention(
+    root: Path, folder: Path, table: Table, figure: Figure, scale: str, results: Sequence[Result]
+) -> None:
+    """Draw a panel for each row (lowest seed), the paper's first, as PNG, SVG and rounded JSON.
+
+    Weights are in the runs' folders, not in results: unless those of all the paper's rows exist,
+    the existing figure is kept. Other rows are drawn if their weights exist.
+    """
+    runs: dict[str, Run] = {}
+    for result in sorted(results, key=lambda result: result["seed"]):
+        run = Run(table.name, scale, result["row"], result["attention"], result["seed"])
+        runs.setdefault(run.row, run)
+    own = [name for name in table.row_names if name in runs]
+    files = {row: root / run.folder / PATTERN for row, run in runs.items()}
+    available = {row for row, file in files.items() if file.is_file()}
+    if not available or not available.issuperset(own):
+        return
+    rows = [*own, *sorted(available - {*own})]
+    lines = math.ceil(len(rows) / MAPS_ACROSS)
+    picture = Picture(figsize=(3 * MAPS_ACROSS, 0.6 + 3.2 * lines), layout="constrained")
+    panels = picture.subplots(lines, MAPS_ACROSS, squeeze=False).ravel()
+    for panel in panels:
+        panel.set_axis_off()
+    numbers: dict[str, Any] = {}
+    for panel, row in zip(panels, rows, strict=False):
+        weights = np.load(files[row])
+        numbers[f"{row}-{runs[row].attention}-s{runs[row].seed}"] = rounded(
+            torch.from_numpy(weights)
+        )
+        darkest = float(np.percentile(weights, BLACKEST))
+        panel.set_axis_on()
+        shades = PowerNorm(0.5, vmin=0.0, vmax=darkest, clip=True)
+        panel.imshow(weights, cmap="Greys", norm=shades, interpolation="nearest")
+        panel.set_title(table.row(row).label, fontsize=8)
+        panel.tick_params(labelsize=6)
+    picture.suptitle(f"{figure.source}, scale {scale}")
+    base = stem(folder, table, figure, scale)
+    what = "weights of attention by run: a line for each query, a number for each key"
+    write_json(base.with_suffix(".json"), {"what": what, "weights": numbers}, indent=None)
+    save_picture(picture, base)

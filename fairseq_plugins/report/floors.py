@@ -4,9 +4,8 @@ from fairseq_plugins.common.pages import Section
 from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers.tables import Column
 from fairseq_plugins.statistics.comparisons import mean
-from fairseq_plugins.statistics.floors import best_floor
 from fairseq_plugins.statistics.inference import SIGNIFICANT, holm, p_of_share
-from fairseq_plugins.statistics.judged import JudgedTable
+from fairseq_plugins.statistics.judged import JudgedTable, best_floor
 
 
 def _over_examples(judged: JudgedTable, attention: str) -> str:

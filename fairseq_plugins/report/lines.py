@@ -1,15 +1,13 @@
 """The lines of a table: the paper's numbers, ours and the verdict on a row."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fairseq_plugins.common.tables import DASH
-from fairseq_plugins.papers.tables import Column
 from fairseq_plugins.report.differences import interval, probability
 from fairseq_plugins.statistics.comparisons import deviation, mean
-from fairseq_plugins.statistics.floors import best_floor
 from fairseq_plugins.statistics.inference import Estimate, Seeds
-from fairseq_plugins.statistics.judged import JudgedTable
+from fairseq_plugins.statistics.judged import JudgedTable, best_floor
 
 REFERENCE, ALONE, NOT_RUN = "reference", "no reference", "not run"  # besides verdicts
 
@@ -77,17 +75,18 @@ def lines_of(judged: JudgedTable) -> dict[tuple[str, str], Line]:
     for attention in [*table.attentions, *table.extra_attentions]:
         printed = [row.name for row in table.rows if attention in row.paper]
         own = [row for row, a in judged.cells if a == attention]
-        above = {c.metric: _above_floor(judged, attention, c) for c in table.columns}
+        floors = {column: best_floor(column, judged.floors) for column in table.columns}
+        above = {
+            column.metric: judged.rows_above(attention, column, floor[1]) if floor else None
+            for column, floor in floors.items()
+        }
         for name in [*printed, *sorted(set(own) - set(printed))]:
             lines[name, attention] = _line(judged, name, attention, above)
     return lines
 
 
 def _line(
-    judged: JudgedTable,
-    name: str,
-    attention: str,
-    above: Mapping[str, Sequence[str] | None],
+    judged: JudgedTable, name: str, attention: str, above: Mapping[str, Sequence[str] | None]
 ) -> Line:
     table, row = judged.table, judged.table.row(name)
     cell = judged.cells.get((name, attention), {})
@@ -105,7 +104,14 @@ def _line(
             below_floor=bool(seeds) and rows is not None and name not in rows,
         )
     estimate, digits = compared[table.ranked_by.metric], table.ranked_by.digits
-    line = Line(
+    words = {}
+    if estimate is not None:
+        words = {
+            "effect": f"{estimate.effect:+.{digits}f}",
+            "sure": "" if estimate.low is None else interval(estimate, digits),
+            "p": "" if estimate.adjusted is None else probability(estimate.adjusted),
+        }
+    return Line(
         row=name,
         label=row.label,
         group=row.group or "beyond the paper",
@@ -113,16 +119,9 @@ def _line(
         numbers=numbers,
         is_run=bool(cell),
         verdict=_verdict(judged, name, estimate, is_run=bool(cell)),
+        effect_order=None if estimate is None else estimate.effect,
         seeds=max(map(len, cell.values()), default=0),
-    )
-    if estimate is None:
-        return line
-    return replace(
-        line,
-        effect=f"{estimate.effect:+.{digits}f}",
-        sure="" if estimate.low is None else interval(estimate, digits),
-        p="" if estimate.adjusted is None else probability(estimate.adjusted),
-        effect_order=estimate.effect,
+        **words,
     )
 
 
@@ -132,9 +131,3 @@ def _verdict(judged: JudgedTable, name: str, estimate: Estimate | None, *, is_ru
     if name == judged.table.reference:
         return REFERENCE
     return ALONE if estimate is None else judged.verdict(estimate)
-
-
-def _above_floor(judged: JudgedTable, attention: str, column: Column) -> list[str] | None:
-    """Return the rows that are better than the best baseline; None without any baseline."""
-    floor = best_floor(column, judged.floors)
-    return None if floor is None else judged.rows_above(attention, column, floor[1])

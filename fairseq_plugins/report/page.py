@@ -1,17 +1,25 @@
-"""A table's page and figures, and its text for a terminal."""
+"""Pages and figures of tables, of one and of all, and a table's text for a terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.common.extras import is_installed
+from fairseq_plugins.common.parallel import map_in_processes
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.common.tables import DASH, columns
+from fairseq_plugins.papers.bert_correlations import TABLES as CORRELATED
 from fairseq_plugins.papers.tables import Figure
 from fairseq_plugins.records.results import Result
-from fairseq_plugins.report.render import AboutStudy, figure_page, render
-from fairseq_plugins.statistics.comparisons import Cells, mean
-from fairseq_plugins.statistics.table_results import TableFolder, TableResults
+from fairseq_plugins.report.correlations import Correlations
+from fairseq_plugins.report.lines import Number, lines_of
+from fairseq_plugins.report.render import figure_page, render
+from fairseq_plugins.statistics.table_results import (
+    TableFolder,
+    TableResults,
+    find_tables,
+    read_numbers,
+)
 
 
 @dataclass(frozen=True)
@@ -41,16 +49,13 @@ class Report(TableFolder):
         self._write(self.read())
 
     def _write(self, found: TableResults) -> None:
-        about = None
-        if self.study is not None:
-            changes = self.changes(found.shown)
-            about = AboutStudy(self.study.name, self.scale.name, self.study.data, changes)
         page = render(
             found.judged,
             self.scale.name,
             found.left_out,
-            about,
+            self.study,
             found.missing_rows,
+            changes=self.changes(found.shown) if self.study else (),
             has_figure=any(map(self._is_drawn, self.table.figures)),
         )
         page.write(self.root / self.page)
@@ -66,8 +71,7 @@ class Report(TableFolder):
         """Draw the figures, if matplotlib is installed and there are results."""
         if not shown or not is_installed("matplotlib"):
             return
-        from fairseq_plugins.report.attention_maps import draw_attention
-        from fairseq_plugins.report.figures import draw_figure
+        from fairseq_plugins.report.figures import draw_attention, draw_figure
 
         folder = self.root / self.results
         for figure in self.table.figures:
@@ -81,30 +85,57 @@ class Report(TableFolder):
 
     def text(self) -> str:
         """Write the ranking column for a terminal: paper, ours and difference."""
-        found = self.read()
-        cells = found.judged.cells
-        words = ("paper", "ours", "diff") if self.shown_table.is_printed else ("ours",)
-        header = ["row", *(f"{a}: {word}" for a in self.table.attentions for word in words)]
-        metric = self.table.ranked_by.metric
-        done = (row for (row, _), cell in cells.items() if metric in cell)
-        names = list(dict.fromkeys([*found.table.row_names, *sorted(done)]))
-        lines = [header, *(self._line(name, cells) for name in names)]
+        judged = self.read().judged
+        column, is_printed = self.table.ranked_by, self.shown_table.is_printed
+        numbers = {at: line.numbers[column.metric] for at, line in lines_of(judged).items()}
+        words = ("paper", "ours", "diff") if is_printed else ("ours",)
+        lines = [["row", *(f"{a}: {word}" for a in self.table.attentions for word in words)]]
+        done = sorted(row for (row, _), number in numbers.items() if number.ours)
+        for name in dict.fromkeys([*judged.table.row_names, *done]):
+            line = [name]
+            for attention in self.table.attentions:
+                number = numbers.get((name, attention), Number())
+                paper, ours = number.paper_order, number.order
+                gap = None if paper is None or ours is None else ours - paper
+                shown = [(paper, ""), (ours, ""), (gap, "+")] if is_printed else [(ours, "")]
+                for value, sign in shown:
+                    line.append(DASH if value is None else f"{value:{sign}.{column.digits}f}")
+            lines.append(line)
         return columns(lines, left=1)
 
-    def _line(self, name: str, cells: Cells) -> list[str]:
-        line, metric = [name], self.table.ranked_by.metric
-        digits = self.table.ranked_by.digits
-        for attention in self.table.attentions:
-            paper = self.table.row(name).paper.get(attention, {}).get(metric)
-            cell = cells.get((name, attention))
-            ours = mean(cell[metric].values()) if cell and metric in cell else None
-            own = f"{ours:.{digits}f}" if ours is not None else DASH
-            if not self.shown_table.is_printed:
-                line.append(own)
-                continue
-            line += [
-                f"{paper.mean:.{digits}f}" if paper else DASH,
-                own,
-                f"{ours - paper.mean:+.{digits}f}" if paper and ours is not None else DASH,
-            ]
-        return line
+
+def write_table_pages(root: Path, say: Callable[[str], None]) -> list[Path]:
+    """Render page and figures of every table, scale and custom run with results.
+
+    Args:
+        root: the repository.
+        say: called with a sentence on each result that is left out.
+
+    Returns:
+        The pages' paths below the root.
+    """
+    pages = []
+    reports: list[Report] = []
+    for found in find_tables(root):
+        if isinstance(found, TableFolder):
+            reports.append(Report(**vars(found)))
+        else:
+            for sentence in found.left_out:
+                say(sentence)
+    for page, left_out in map_in_processes(_write, reports):
+        pages.append(page)
+        for sentence in left_out:
+            say(f"Left out of {page}: {sentence}")
+    return pages
+
+
+def _write(report: Report) -> tuple[Path, list[str]]:
+    return report.page, report.make()
+
+
+def write_correlations_page(root: Path, scale: str) -> Path | None:
+    """Render the BERT paper's Table 5 at a scale; return its page, or None without results."""
+    found = read_numbers(root, CORRELATED, scale).get(scale)
+    if found is None or CORRELATED[0].name not in found.cells:
+        return None
+    return Correlations(scale, found).write(root)

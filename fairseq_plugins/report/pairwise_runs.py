@@ -15,9 +15,10 @@ from fairseq_plugins.report.lines import cell_text
 from fairseq_plugins.statistics.comparisons import gather, mean
 from fairseq_plugins.statistics.inference import Estimate, Seeds
 from fairseq_plugins.statistics.judged import JudgedTable
+from fairseq_plugins.statistics.series import average
 
 WIDTH = 41  # of the picture in the terminal, in characters
-Curves = Mapping[str, Sequence[tuple[int, float]]]  # by row: updates, training perplexity
+Losses = Mapping[str, Sequence[Mapping[int, float]]]  # by row and run: base-2 loss by updates
 
 
 @dataclass(frozen=True)
@@ -189,8 +190,8 @@ def compare(
     return PairwiseRuns(tuple(rows), column, judged.rows(attention), estimates)
 
 
-def draw(pairwise: PairwiseRuns, curves: Curves, stem: Path) -> list[Path]:
-    """Write the picture as PNG and SVG, if matplotlib is installed."""
+def draw(pairwise: PairwiseRuns, losses: Losses, stem: Path) -> list[Path]:
+    """Write the picture, with the rows' training losses, as PNG and SVG, if there is matplotlib."""
     try:
         from matplotlib.figure import Figure
 
@@ -200,8 +201,9 @@ def draw(pairwise: PairwiseRuns, curves: Curves, stem: Path) -> list[Path]:
     picture = Figure(figsize=(10, 4), layout="constrained")
     left, right = picture.subplots(1, 2)
     for row in pairwise.rows:
-        if curves.get(row):
-            left.plot(*zip(*curves[row], strict=True), label=row, linewidth=1.5)
+        if curve := average(losses.get(row, ())):
+            perplexities = [2**loss for _, loss in curve]
+            left.plot([step for step, _ in curve], perplexities, label=row, linewidth=1.5)
     left.set(xlabel="updates", ylabel="training perplexity, mean over seeds", yscale="log")
     left.legend()
     _draw_differences(pairwise, right)
@@ -227,21 +229,3 @@ def _draw_differences(pairwise: PairwiseRuns, panel: Any) -> None:
         panel.errorbar([one.effect], [name], xerr=reach, fmt="o", capsize=5, color="tab:blue")
     panel.axvline(0.0, color="black", linewidth=0.8)
     panel.set_xlabel(label)
-
-
-def mean_curves(
-    runs: Mapping[str, Sequence[Mapping[int, float]]],
-) -> dict[str, list[tuple[int, float]]]:
-    """Average perplexities over runs, at the updates that all runs of a row printed.
-
-    Args:
-        runs: by row, for each run the base-2 loss by updates.
-    """
-    return {
-        row: [
-            (step, 2 ** mean(run[step] for run in own))
-            for step in sorted(set.intersection(*(set(run) for run in own)))
-        ]
-        for row, own in runs.items()
-        if own
-    }

@@ -112,28 +112,18 @@ def _share(value: float, low: float, high: float, log: bool) -> float:
     return (value - low) / ((high - low) or 1.0)
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """The rows under an attention in the ranking column, the best one first.
-
-    dots: label, mean, and the standard deviation over seeds if there are several.
-    """
-
-    title: str
-    x: str
-    dots: Sequence[tuple[str, float, float | None]]
+Dot = tuple[str, float, float | None]  # label, mean, and the deviation over several seeds
 
 
-def rankings_of(judged: JudgedTable) -> list[Ranking]:
-    """Rank the rows under each attention that has any."""
-    table = judged.table
-    found = []
+def rankings_of(judged: JudgedTable) -> dict[str, list[Dot]]:
+    """Rank the rows under each attention that has any in the ranking column, the best first."""
+    table, found = judged.table, {}
     for attention in [*table.attentions, *table.extra_attentions]:
         rows = judged.rows(attention)
         dots = [(table.row(r).label, mean(s.values()), deviation(s)) for r, s in rows.items()]
         dots.sort(key=lambda dot: -judged.sign * dot[1])
         if dots:
-            found.append(Ranking(table.name_of(attention), table.ranked_by.label, dots))
+            found[table.name_of(attention)] = dots
     return found
 
 

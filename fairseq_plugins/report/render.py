@@ -1,8 +1,6 @@
 """A table's page: the paper's numbers and ours first, then differences, figure and baselines."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.pages import Page, Section, bullets, figure_section, made, site_link
@@ -10,52 +8,43 @@ from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.papers.tables import MARK, Figure, Row, Table
 from fairseq_plugins.records.results import Result
-from fairseq_plugins.report.beyond_training import observations
+from fairseq_plugins.records.runs import Study
 from fairseq_plugins.report.captions import caption
 from fairseq_plugins.report.differences import differences, marks, orderings, within_rows
 from fairseq_plugins.report.floors import floors_section
 from fairseq_plugins.report.lines import Line, Number, lines_of
-from fairseq_plugins.report.short_then_long import short_sample_sentences
-from fairseq_plugins.report.token_bleu import valid_bleu_both_ways
+from fairseq_plugins.report.observations import (
+    observations,
+    short_sample_sentences,
+    valid_bleu_both_ways,
+)
 from fairseq_plugins.statistics.judged import JudgedTable
 
 MOST_COLUMNS = 3  # columns per attention up to which both attentions share a table
 Lines = Mapping[tuple[str, str], Line]  # by row and attention
 
 
-@dataclass(frozen=True)
-class AboutStudy:
-    """A custom run for its page: its base recipe and the changes to it.
-
-    differences: each ``key: recipe -> here``.
-    """
-
-    name: str
-    scale: str
-    data: Path | None
-    differences: Sequence[str]
-
-    @property
-    def section(self) -> Section:
-        """The section on the changes."""
-        lines = [f"`{difference}`" for difference in self.differences]
-        if self.data is not None:
-            lines.insert(0, f"data: `{self.data.name}`")
-        about = (
-            "The same for every row. The paper's numbers are of other data, and not shown. The "
-            "page Compare of the site (`fairseq-pe report`) has the difference of every two rows."
-        )
-        heading = f"What differs from the recipe at scale `{self.scale}`"
-        return Section(heading, [bullets(lines) or "Nothing.", about])
+def study_section(study: Study, scale: str, changes: Sequence[str]) -> Section:
+    """Return the section on what a custom run changes in a scale's recipe."""
+    lines = [f"`{change}`" for change in changes]
+    if study.data is not None:
+        lines.insert(0, f"data: `{study.data.name}`")
+    about = (
+        "The same for every row. The paper's numbers are of other data, and not shown. The page "
+        "Compare of the site (`fairseq-pe report`) has the difference of every two rows."
+    )
+    heading = f"What differs from the recipe at scale `{scale}`"
+    return Section(heading, [bullets(lines) or "Nothing.", about])
 
 
 def render(
     judged: JudgedTable,
     scale: str,
     left_out: Sequence[str] = (),
-    study: AboutStudy | None = None,
+    study: Study | None = None,
     missing_rows: Sequence[str] = (),
     *,
+    changes: Sequence[str] = (),
     has_figure: bool = True,
 ) -> Page:
     """Make the page of a table.
@@ -64,8 +53,9 @@ def render(
         judged: the table with the results to show.
         scale: scale of the results.
         left_out: sentences on results that are not shown.
-        study: changes to the recipe, on the page of a custom run.
+        study: the custom run whose page it is.
         missing_rows: sentences on the paper's rows without a result.
+        changes: of the study to the recipe, each ``key: recipe -> here``.
         has_figure: whether the page shows a figure.
     """
     table, results = judged.table, judged.results
@@ -76,7 +66,8 @@ def render(
     lines = lines_of(judged)
     result = [*main_tables(judged, lines), bullets(about.legend)]
     result += ["**Notes**", bullets(notes)] if notes else []
-    sections = [*_further_rows(judged, lines), *([study.section] if study else [])]
+    sections = _further_rows(judged, lines)
+    sections += [study_section(study, scale, changes)] if study else []
     for suffix, heading in EXPERIMENTS[table.experiment].further_evaluations(results):
         other = JudgedTable.of(table, results, suffix)
         further = lines_of(other)

@@ -15,12 +15,12 @@ from typing import Any
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.root import configs_folder
-from fairseq_plugins.evaluation.glue import Prediction, evaluate_task, predict
+from fairseq_plugins.evaluation.glue import Prediction, evaluate, predict
 from fairseq_plugins.experiments.rows import BASE, has_file
 from fairseq_plugins.experiments.training import FINETUNE, PretrainedModel, Training, Variant
 from fairseq_plugins.glue.tasks import HELD_OUT, GlueTask
 from fairseq_plugins.records.logs import read_training, read_validated
-from fairseq_plugins.records.recipe import compose_recipe, hydra_word, record
+from fairseq_plugins.records.recipe import hydra_word, record_changed
 from fairseq_plugins.runner.checkpoints import find_restart
 from fairseq_plugins.runner.commands import run_command
 from fairseq_plugins.runner.launcher import Launcher
@@ -177,7 +177,7 @@ class FineTuning:
             *overrides,
             f"checkpoint.save_dir={hydra_word(folder.as_posix())}",
         )
-        config = record(compose_recipe(configs, recipe, words))
+        config = record_changed(configs.resolve(), recipe, words, ())
         return Training(Variant(name, recipe), folder, words, config).with_sizes(self.start)
 
     def run(self, launcher: Launcher, progress: Progress, commit: str) -> dict[str, float]:
@@ -201,7 +201,7 @@ class FineTuning:
             for training in self.trainings():
                 self._train(training, launcher, progress)
             progress.change(self.name, EVALUATING)
-            measured = evaluate_task(
+            measured = evaluate(
                 self.checkpoint, self.root / self.data.folder, self.data.task, self.data.subset
             )
             found |= {"metrics": measured["metrics"], "commit": commit}

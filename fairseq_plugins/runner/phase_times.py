@@ -1,15 +1,54 @@
 """Time that runs spend outside the updates of their trainings."""
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from fairseq_plugins.common.tables import columns
 from fairseq_plugins.experiments.planned import PlannedRun
-from fairseq_plugins.records.phases import UPDATES, training_phases
 from fairseq_plugins.runner.journal import Journal
 
 STARTING, EVALUATION = "start", "evaluation"
+LOADING, UPDATES, VALIDATION, SAVING = "loading", "updates", "validation", "checkpoints"
+
+_LINE = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]\[[\w.]+\]\[\w+\] - (.*)")
+# Beginning of a line -> the phase after it; None for the first line of a process, so that the time
+# before it is not counted.
+_MARKS = {
+    "{'_name'": None,
+    "begin training epoch": UPDATES,
+    "begin validation on": VALIDATION,
+    "Preparing to save checkpoint": SAVING,
+    "Saved checkpoint": UPDATES,
+}
+
+
+def training_phases(lines: Iterable[str]) -> dict[str, float]:
+    """Return the seconds of each phase, over all processes of a resumed training.
+
+    Loading is that of model, data and checkpoint. The start of a process, its imports and the
+    composition of its configuration are not in the log.
+    """
+    found = dict.fromkeys((LOADING, UPDATES, VALIDATION, SAVING), 0.0)
+    phase, before = LOADING, None
+    for line in lines:
+        if not (match := _LINE.match(line)):
+            continue
+        now, text = datetime.fromisoformat(match[1].replace(",", ".")), match[2]
+        mark = next((mark for mark in _MARKS if text.startswith(mark)), None)
+        begins = mark is not None and _MARKS[mark] is None
+        if before is not None and not begins:
+            found[phase] += (now - before).total_seconds()
+        if begins:
+            phase = LOADING
+        elif mark:
+            phase = _MARKS[mark] or phase
+        elif phase == VALIDATION and '"valid_num_updates"' in text:
+            phase = UPDATES
+        before = now
+    return found
 
 
 def phases_of(root: Path, planned: PlannedRun) -> dict[str, float] | None:

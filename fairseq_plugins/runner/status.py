@@ -13,7 +13,7 @@ from typing import Any
 
 from fairseq_plugins.common.root import from_root, root_folder
 from fairseq_plugins.records import logs
-from fairseq_plugins.records.identity import fault_of
+from fairseq_plugins.records.recipe_files import fault_of
 from fairseq_plugins.runner.journal import Journal, written
 from fairseq_plugins.runner.slurm_queue import Queued
 

@@ -17,7 +17,7 @@ from fairseq_plugins.experiments import EXPERIMENTS, may_start_published
 from fairseq_plugins.experiments.base import Scale
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import PlannedRun
-from fairseq_plugins.experiments.training import PretrainedModel
+from fairseq_plugins.experiments.training import PretrainedModel, default_checkpoint
 from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records import results
@@ -175,7 +175,9 @@ def _start(root: Path, given: Path | None, table: Table, scale: str) -> Pretrain
             f"models that are trained here, but is {given}."
         )
     if scale == PUBLISHED:
-        return PretrainedModel.read_sizes(root, given) if given else PretrainedModel.published(root)
+        path = given or default_checkpoint()
+        is_missing = not given and not (root / path).is_file()
+        return PretrainedModel(path, "") if is_missing else PretrainedModel.read_sizes(root, path)
     return PretrainedModel.load(root, given)[0] if given else None
 
 

@@ -176,7 +176,7 @@ def _show(args: argparse.Namespace, report: Report) -> None:
     config = read.shown[0]["config"]
     trained = f"{config['optimization']['max_update']} updates each"
     found.page(f"Comparison `{name}`, {trained}").write(page)
-    pictures = pairwise_runs.draw(found, pairwise_runs.mean_curves(losses), stem)
+    pictures = pairwise_runs.draw(found, losses, stem)
     print(f"\n{found.text()}\n\nTrained for {trained}.")
     written = [ROOT / report.page, page, *pictures]
     print(f"Written: {', '.join(os.path.relpath(path, ROOT) for path in written)}")

@@ -4,7 +4,6 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,20 @@ from fairseq_plugins.common.files import write_text
 from fairseq_plugins.common.parallel import map_in_processes
 from fairseq_plugins.common.provenance import commit as commit_of
 from fairseq_plugins.encodings import ENCODINGS
+from fairseq_plugins.papers.bert_correlations import PROPERTIES, TABLES
 from fairseq_plugins.report.captions import caption
 from fairseq_plugins.report.claims_page import LARGEST, LEGEND, WORDS
+from fairseq_plugins.report.correlations import Correlations
 from fairseq_plugins.report.floors import floors_section
 from fairseq_plugins.report.render import comparisons
 from fairseq_plugins.site import charts, markdown
 from fairseq_plugins.site.claims import claim_views
 from fairseq_plugins.site.compare import compare_data
-from fairseq_plugins.site.correlations import correlations_views
 from fairseq_plugins.site.encodings import encoding_page, encoding_views, look
 from fairseq_plugins.site.figures import FigureView, figure_views, ranking, results_of
-from fairseq_plugins.site.runs import KINDS, CellView, script, table_cells, typed
+from fairseq_plugins.site.runs import KINDS, CellView, by_training, script, table_cells, typed
 from fairseq_plugins.site.speed import machines, table9, timing_command
-from fairseq_plugins.site.tables import attentions_of, floor_texts, side_by_side, site_lines
+from fairseq_plugins.site.tables import floor_texts, side_by_side, site_lines
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
 
 STATIC = Path(__file__).parent / "static"
@@ -36,22 +36,14 @@ DOCS = "../docs/docs/encodings.html"  # of `make docs`, from the site that `make
 MARKER = "made-by-fairseq-plugins"  # marks a folder that may be overwritten
 
 
-@dataclass(frozen=True)
-class Section:
-    """An entry of the navigation."""
-
-    page: str
-    title: str
-
-
-SECTIONS = (
-    Section("index.html", "Claims"),
-    Section("tables.html", "Tables"),
-    Section("compare.html", "Compare"),
-    Section("encodings.html", "Encodings"),
-    Section("figures.html", "Figures"),
-    Section("speed.html", "Speed"),
-)
+SECTIONS = {  # pages and titles of the navigation
+    "index.html": "Claims",
+    "tables.html": "Tables",
+    "compare.html": "Compare",
+    "encodings.html": "Encodings",
+    "figures.html": "Figures",
+    "speed.html": "Speed",
+}
 
 
 def environment() -> Environment:
@@ -65,6 +57,7 @@ def environment() -> Environment:
     )
     found.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     found.filters.update(markdown=markdown.to_html, inline=markdown.inline, broken=_broken)
+    found.filters.update(by_training=by_training)
     return found
 
 
@@ -78,6 +71,7 @@ class Site:
 
     def __init__(self, evidence: Evidence, folder: Path) -> None:
         self.evidence, self.folder = evidence, folder
+        self.lines = {one.page: site_lines(one) for one in evidence.tables}
         self.templates = environment()
         self.templates.globals.update(
             sections=SECTIONS,
@@ -87,7 +81,7 @@ class Site:
             timing_command=timing_command,
             docs_page=DOCS if (folder / DOCS).is_file() else "",
             typed=typed,
-            lines={one.page: site_lines(one) for one in evidence.tables},
+            lines=self.lines,
         )
         self.pages: list[str] = []
         self.figures: Sequence[FigureView] = figure_views(evidence)
@@ -98,11 +92,6 @@ class Site:
         text = self.templates.get_template(template).render(page=page, **values)
         write_text(self.folder / page, text)
         self.pages.append(page)
-
-    def lines(self, found: TableResults) -> Sequence[Any]:
-        """Return a table's lines, which are computed once."""
-        lines: dict[str, Sequence[Any]] = self.templates.globals["lines"]  # type: ignore[assignment]
-        return lines[found.page]
 
 
 def build(
@@ -174,12 +163,13 @@ def _claims(site: Site) -> None:
 
 
 def _tables(site: Site) -> None:
-    further = correlations_views(site.evidence)
+    further = _correlations(site.evidence)
     site.write("tables.html", "tables.html", tables=site.evidence.tables, further=further)
-    for view in further:
-        site.write(view.page, "correlations.html", view=view)
+    for view, tables in further:
+        words = {"view": view, "tables": tables, "properties": PROPERTIES}
+        site.write(view.page, "correlations.html", **words)
     for one in site.evidence.tables:
-        lines = site.lines(one)
+        lines = site.lines[one.page]
         rows = list(dict.fromkeys(row for row, _ in one.runs))
         runs = site.runs.get(one.page)
         site.write(
@@ -187,7 +177,7 @@ def _tables(site: Site) -> None:
             "table.html",
             found=one,
             own=lines,
-            attentions=attentions_of(list(lines)),
+            attentions=list(dict.fromkeys(line.attention for line in lines)),
             kinds=sorted({line.kind for line in lines}),
             rows=side_by_side(one, lines),
             floors=floor_texts(one),
@@ -201,11 +191,21 @@ def _tables(site: Site) -> None:
             comparisons=comparisons(one.judged),
             floor_sections=floors_section(one.judged),
             ranking=ranking(one),
-            shared=runs.shared if runs else None,
+            shared=runs,
             script=script(one, rows, one.table.attentions, []) if one.shown else "",
         )
         for cell in runs.cells if runs else ():
             _cell(site, one, cell)
+
+
+def _correlations(evidence: Evidence) -> list[tuple[Correlations, list[TableResults]]]:
+    """Return Table 5 of the BERT paper at every scale with enough rows, and its tables."""
+    every = [Correlations(scale, numbers) for scale, numbers in evidence.numbers.items()]
+    return [
+        (one, [found for table in TABLES if (found := evidence.find(table.name, one.scale))])
+        for one in every
+        if any(found.estimate for found in one.ours.values())
+    ]
 
 
 def _cell(site: Site, found: TableResults, cell: CellView) -> None:
@@ -228,8 +228,7 @@ def _compare(site: Site) -> None:
 
 def _encodings(site: Site, names: Sequence[str]) -> None:
     looks = dict(zip(names, map_in_processes(look, names), strict=True))
-    lines = {one.page: site.lines(one) for one in site.evidence.tables}
-    views = encoding_views(site.evidence, lines, looks)
+    views = encoding_views(site.evidence, site.lines, looks)
     kinds = sorted({view.kind for view in views})
     site.write("encodings.html", "encodings.html", views=views, kinds=kinds)
     for view in views:

@@ -1,7 +1,6 @@
 """Charts in Plotly's format: data and axes; the page sets the colours."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, pairwise
 from textwrap import wrap
 from typing import Any
@@ -61,23 +60,13 @@ def of_panel(panel: Panel) -> Chart:
     return chart
 
 
-@dataclass(frozen=True)
-class SmallMultiples:
-    """A panel drawn as many small ones, in SVG's coordinates from 0 to `WIDTH` and `HEIGHT`.
+def small_multiples(panel: Panel) -> dict[str, Any]:
+    """Draw each line of a panel by itself, in SVG's coordinates from 0 to `WIDTH` and `HEIGHT`.
 
-    Attributes:
-        band, reference: paths in all of them: the range of all lines, and the reference.
-        cells: label, last number, path and end of each line.
+    Returns:
+        The ``panel``, the paths that all small ones have: the range of all lines (``band``) and the
+        ``reference``, and ``cells``: label, last number, path and end of each line.
     """
-
-    panel: Panel
-    band: str
-    reference: str
-    cells: Sequence[tuple[str, str, str, tuple[float, float]]]
-
-
-def small_multiples(panel: Panel) -> SmallMultiples:
-    """Draw each line of a panel by itself."""
 
     def place(points: Points) -> list[tuple[float, float]]:
         return [(round(WIDTH * u, 1), round(HEIGHT * (1 - v), 1)) for u, v in points]
@@ -91,7 +80,8 @@ def small_multiples(panel: Panel) -> SmallMultiples:
         cells.append((label, f"{line[-1][1]:.4g}", path(scaled), place(scaled)[-1]))
     reference = panel.lines.get(panel.reference)
     dashed = path(panel.scaled(reference)) if reference else ""
-    return SmallMultiples(panel, path(panel.band()), dashed, cells)
+    band = path(panel.band())
+    return {"panel": panel, "band": band, "reference": dashed, "cells": cells}
 
 
 def heat(
@@ -133,27 +123,19 @@ def heat(
     }
 
 
-def dots(series: Mapping[str, Sequence[tuple[str, float, float | None]]], *, x: str) -> Chart:
-    """Make a chart of dots with deviations, the first name on top."""
-    traces = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": name,
-            "y": [label for label, _, _ in found],
-            "x": [_short(value) for _, value, _ in found],
-            "error_x": {"type": "data", "array": [_short(d or 0.0) for _, _, d in found]},
-            "marker": {"size": 8},
-        }
-        for name, found in series.items()
-    ]
-    return {
-        "data": traces,
-        "layout": {
-            "xaxis": _axis(x),
-            "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
-        },
+def dots(name: str, found: Sequence[tuple[str, float, float | None]], *, x: str) -> Chart:
+    """Make a chart of dots with deviations, the first one on top."""
+    trace = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "y": [label for label, _, _ in found],
+        "x": [_short(value) for _, value, _ in found],
+        "error_x": {"type": "data", "array": [_short(d or 0.0) for _, _, d in found]},
+        "marker": {"size": 8},
     }
+    y = {"autorange": "reversed", "automargin": True, "type": "category"}
+    return {"data": [trace], "layout": {"xaxis": _axis(x), "yaxis": y}}
 
 
 def _axis(title: str, log: bool = False) -> dict[str, Any]:

@@ -5,38 +5,17 @@ from dataclasses import dataclass, field
 
 from fairseq_plugins.common.tables import DASH
 from fairseq_plugins.papers import CLAIMS, TABLES
-from fairseq_plugins.papers.claims import (
-    Claim,
-    Comparison,
-    Computed,
-    Correlation,
-    Floor,
-    Speed,
-    Threshold,
-)
+from fairseq_plugins.papers.claims import Claim, Computed, Correlation, Speed
 from fairseq_plugins.papers.tables import Table
-from fairseq_plugins.report.claims_text import effect_text, interval_text, tie_text
+from fairseq_plugins.report.claims_page import effect_text, interval_text, printed_text, tie_text
 from fairseq_plugins.report.differences import probability
 from fairseq_plugins.site.runs import table_command, typed
 from fairseq_plugins.site.speed import timing_command
 from fairseq_plugins.site.tables import cell_page
-from fairseq_plugins.statistics.claims import (
-    Bar,
-    bar_of,
-    best_verdicts,
-    printed,
-    smaller_than_printed,
-)
+from fairseq_plugins.statistics.claims import Bar, bar_of, best_verdicts, smaller_than_printed
 from fairseq_plugins.statistics.comparisons import mean, rows_of
 from fairseq_plugins.statistics.table_results import RERUN, Evidence
-from fairseq_plugins.statistics.timings import RELATIVE_SPEED, TIMINGS
-from fairseq_plugins.statistics.verdicts import (
-    CONFIRMED,
-    CONTRADICTED,
-    NOT_RUN,
-    UNDECIDED,
-    Verdict,
-)
+from fairseq_plugins.statistics.verdicts import CONFIRMED, CONTRADICTED, NOT_RUN, UNDECIDED, Verdict
 
 SEVERAL = (1, 2, 3)  # seeds of the command where a number has no interval yet
 
@@ -52,7 +31,6 @@ class Cell:
     """
 
     table: str
-    row: str
     label: str
     where: str
     metric: str
@@ -112,41 +90,35 @@ def claim_views(evidence: Evidence) -> list[ClaimView]:
 
 
 def _view(evidence: Evidence, claim: Claim, best_scale: str | None) -> ClaimView:
-    own = printed(claim)
-    text = effect_text(own.estimate, own) if own.estimate else DASH
     scales = [scale for scale, found in evidence.verdicts.items() if claim.name in found]
     judged = [
         _judged(evidence, claim, scale, evidence.verdicts[scale][claim.name]) for scale in scales
     ] or [_judged(evidence, claim, "mini", Verdict(NOT_RUN))]
     best = next((one for one in judged if one.scale == best_scale), judged[0])
     attention = getattr(claim.evidence, "attention", "")
-    return ClaimView(claim, f"claim-{claim.name}.html", text, judged, best, attention)
+    page = f"claim-{claim.name}.html"
+    return ClaimView(claim, page, printed_text(claim), judged, best, attention)
 
 
 def _judged(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> Judged:
     estimate = verdict.estimate
-    names = [t for t in _tables(claim) if t in TABLES]
+    names = dict.fromkeys(t for t, *_ in claim.evidence.numbers if t in TABLES)
     pages = [
         (TABLES[name].source, one.page) for name in names if (one := evidence.find(name, scale))
     ]
+    numbers = [_cell(evidence, scale, *number) for number in claim.evidence.numbers]
     return Judged(
         scale=scale,
         verdict=verdict,
         effect=effect_text(estimate, verdict) if estimate else "",
-        interval=_sure(verdict),
+        interval=interval_text(estimate, verdict) if estimate and verdict.has_interval else "",
         p=probability(estimate.p) if estimate and estimate.p is not None else "",
         sentence=_sentence(claim, verdict),
-        command=_command(evidence, claim, scale, verdict),
-        numbers=_numbers(evidence, claim, scale),
+        command=_command(claim, scale, numbers),
+        numbers=numbers,
         bar=bar_of(claim, verdict),
         tables=pages,
     )
-
-
-def _sure(verdict: Verdict) -> str:
-    if verdict.estimate is None or verdict.estimate.low is None:
-        return ""
-    return interval_text(verdict.estimate, verdict)
 
 
 def _sentence(claim: Claim, verdict: Verdict) -> str:
@@ -188,71 +160,24 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
     )
 
 
-def _tables(claim: Claim) -> list[str]:
-    match claim.evidence:
-        case Correlation() as evidence:
-            return [evidence.of[0], evidence.with_[0]]
-        case Speed():
-            return [TIMINGS]
-        case Comparison() | Floor() | Threshold() as evidence:
-            return [evidence.table]
-        case Computed():
-            return []
-
-
-def _rows(claim: Claim) -> list[str]:
-    match claim.evidence:
-        case Comparison() as evidence:
-            return list(dict.fromkeys([*evidence.first, *evidence.second]))
-        case Floor() as evidence:
-            return [evidence.row]
-        case Correlation() | Speed() | Threshold() as evidence:
-            return list(evidence.rows)
-        case Computed():
-            return []
-
-
-def _command(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> str:
+def _command(claim: Claim, scale: str, numbers: Sequence[Cell]) -> str:
     """Return the commands that make the numbers, with several seeds if needed."""
     if isinstance(claim.evidence, Computed):
         return "fairseq-pe table claims"
     if isinstance(claim.evidence, Speed):
         return timing_command(claim.evidence.rows, claim.evidence.attention)
-    by_table: dict[str, set[int]] = {name: set() for name in _tables(claim)}
-    for cell in _numbers(evidence, claim, scale):
-        by_table[cell.table].update(cell.values)
-    attentions = [claim.evidence.attention]
-    if isinstance(claim.evidence, Comparison) and claim.evidence.second_attention:
-        attentions.append(claim.evidence.second_attention)
-    return "\n".join(
-        typed(table_command(name, scale, _rows(claim), attentions, _asked(claim, seeds)))
-        for name, seeds in by_table.items()
+    _, _, attentions, rows = (dict.fromkeys(w) for w in zip(*claim.evidence.numbers, strict=True))
+    seeds: dict[str, set[int]] = {cell.table: set() for cell in numbers}
+    for cell in numbers:
+        seeds[cell.table].update(cell.values)
+    least = 0 if isinstance(claim.evidence, Correlation) else 2
+    commands = (
+        table_command(
+            table, scale, [*rows], [*attentions], sorted(own) if len(own) >= least else SEVERAL
+        )
+        for table, own in seeds.items()
     )
-
-
-def _asked(claim: Claim, seeds: set[int]) -> list[int]:
-    return (
-        sorted(seeds) if len(seeds) > 1 or isinstance(claim.evidence, Correlation) else [*SEVERAL]
-    )
-
-
-def _numbers(evidence: Evidence, claim: Claim, scale: str) -> list[Cell]:
-    match claim.evidence:
-        case Comparison() as of:
-            second = of.second_attention or of.attention, of.second_metric or of.metric
-            asked = [(of.table, of.metric, of.attention, row) for row in of.first]
-            asked += [(of.table, second[1], second[0], row) for row in of.second]
-        case Floor() as of:
-            asked = [(of.table, of.metric, of.attention, of.row)]
-        case Correlation() as of:
-            asked = [(t, m, of.attention, r) for t, m in (of.of, of.with_) for r in of.rows]
-        case Threshold() as of:
-            asked = [(of.table, of.metric, of.attention, row) for row in of.rows]
-        case Computed():
-            asked = []
-        case Speed() as of:
-            asked = [(TIMINGS, RELATIVE_SPEED, of.attention, row) for row in of.rows]
-    return [_cell(evidence, scale, *key) for key in asked]
+    return "\n".join(map(typed, commands))
 
 
 def _cell(
@@ -264,9 +189,9 @@ def _cell(
     )
     known: Table | None = TABLES.get(table)
     if known is None:
-        return Cell(table, row, row, f"Table 9, {attention}", "speed", values, "", 3)
+        return Cell(table, row, f"Table 9, {attention}", "speed", values, "", 3)
     column = known.column(metric)
     page = cell_page(known, scale, row, attention) if values else ""
     label = known.row(row).label
     where = f"{known.source}, {attention} attention"
-    return Cell(table, row, label, where, column.label, values, page, column.digits)
+    return Cell(table, label, where, column.label, values, page, column.digits)

@@ -27,7 +27,7 @@ def _table(found: TableResults, runs: TableCells) -> Data:
         "metric": column.label,
         "higher": column.higher_is_better,
         "digits": column.digits,
-        "config": joined(runs.shared.configuration),
+        "config": joined(runs.settings),
         "cells": [
             {
                 "row": cell.row,
@@ -41,7 +41,7 @@ def _table(found: TableResults, runs: TableCells) -> Data:
                     for run in cell.runs
                     if run.curves
                 },
-                "config": joined(cell.configuration),
+                "config": joined(cell.settings),
             }
             for cell in runs.cells
         ],

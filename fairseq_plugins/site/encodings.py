@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from markupsafe import Markup
@@ -14,9 +13,9 @@ from fairseq_plugins.catalog.page import definition
 from fairseq_plugins.catalog.text import word
 from fairseq_plugins.encodings import ENCODINGS, EncodingEntry
 from fairseq_plugins.site import charts
-from fairseq_plugins.site.formula import mathml
 from fairseq_plugins.site.kinds import facts_of, kind_of
 from fairseq_plugins.site.markdown import inline
+from fairseq_plugins.site.speed import Ratio, table9
 from fairseq_plugins.site.tables import SiteLine
 from fairseq_plugins.statistics.series import length_lines
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
@@ -29,7 +28,6 @@ class EncodingView:
     """An encoding of the registry.
 
     Attributes:
-        formula: typeset formula; "" for combinations.
         about: properties.
         facts: properties as text, by label.
         options: name, default and valid values.
@@ -42,7 +40,6 @@ class EncodingView:
 
     entry: EncodingEntry
     kind: str
-    formula: Markup
     about: Facts
     facts: Sequence[tuple[str, Markup]]
     options: Sequence[tuple[str, str, str]]
@@ -68,23 +65,21 @@ def look(name: str) -> list[tuple[str, charts.Chart]]:
     seen = picture.observe(name, picture.build(name), length=picture.LENGTH)
     found = []
     for panel in seen.definition:
-        values = panel.values.tolist()
         if panel.kind == "lines":
-            heads = {
-                f"head {i}": list(zip(panel.x, row, strict=True)) for i, row in enumerate(values, 1)
-            }
-            found.append((panel.title, charts.lines(heads, x="t - s", y="")))
+            found.append((panel.title, _of_heads(panel.x, panel.values, y="")))
         else:
-            found.append((panel.title, charts.heat(values, x="", y="")))
-    heads = {
-        f"head {i}": list(zip(seen.offsets, row, strict=True))
-        for i, row in enumerate(seen.kernel.tolist(), 1)
-    }
-    kernel = charts.lines(heads, x="t - s", y="mean logit")
+            found.append((panel.title, charts.heat(panel.values.tolist(), x="", y="")))
+    kernel = _of_heads(seen.offsets, seen.kernel, y="mean logit")
     found.append(("kernel: mean logit of a query and a key of the same word", kernel))
     weights = charts.heat(seen.weights.tolist(), x="key", y="query", signed=False)
     found.append(("attention over a repeated word", weights))
     return found
+
+
+def _of_heads(offsets: Sequence[int], values: torch.Tensor, *, y: str) -> charts.Chart:
+    rows = enumerate(values.tolist(), 1)
+    heads = {f"head {i}": list(zip(offsets, row, strict=True)) for i, row in rows}
+    return charts.lines(heads, x="t - s", y=y)
 
 
 def encoding_views(
@@ -99,7 +94,8 @@ def encoding_views(
         lines: lines of each table, by page.
         looks: results of `look` by name.
     """
-    return [_view(evidence, lines, name, looks.get(name, ())) for name in sorted(ENCODINGS)]
+    speeds = table9(evidence)
+    return [_view(evidence, lines, name, looks.get(name, ()), speeds) for name in sorted(ENCODINGS)]
 
 
 def _view(
@@ -107,6 +103,7 @@ def _view(
     lines: Mapping[str, Sequence[SiteLine]],
     name: str,
     pictures: Sequence[tuple[str, charts.Chart]],
+    speeds: Mapping[str, Sequence[Ratio]],
 ) -> EncodingView:
     entry = ENCODINGS[name]
     numbers = [
@@ -118,30 +115,20 @@ def _view(
     return EncodingView(
         entry=entry,
         kind=kind_of(name),
-        formula=Markup("") if entry.parts else mathml(entry.formula),
         about=facts_of(name),
         facts=[(label, inline(text)) for label, text in describe(facts_of(name))],
         options=[(o.name, word(o.default), o.expected) for o in entry.options.values()],
         text="" if entry.parts else "\n\n".join(definition(inspect.getdoc(entry.make) or "")),
         numbers=numbers,
-        speeds=_speeds(evidence.timings, name),
+        speeds=[
+            (device, one.group, f"{one.value:.3f}", one.quartiles)
+            for device, steps in speeds.items()
+            for one in steps
+            if one.row == name and one.value is not None
+        ],
         pictures=pictures,
         longer=_longer(evidence, name),
     )
-
-
-def _speeds(
-    timings: Mapping[str, Sequence[Mapping[str, Any]]], name: str
-) -> list[tuple[str, str, str, str]]:
-    found = []
-    for device, cells in timings.items():
-        for cell in cells:
-            if cell["row"] == name:
-                metrics = cell["metrics"]
-                low, high = metrics["quartiles"]
-                speed = f"{metrics['relative_speed']:.3f}"
-                found.append((device, cell["attention"], speed, f"{low:.3f} to {high:.3f}"))
-    return found
 
 
 def _longer(evidence: Evidence, name: str) -> list[tuple[str, charts.Chart]]:

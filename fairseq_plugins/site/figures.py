@@ -1,16 +1,38 @@
 """Views of figures: interactive lines and maps, and other figures as pictures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.papers.tables import Figure
 from fairseq_plugins.report.panels import Panel, panels_of, rankings_of
 from fairseq_plugins.site import charts
-from fairseq_plugins.site.maps import maps
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
 from fairseq_plugins.statistics.timings import read_json
+
+LEAST = 8  # least length of a matrix or list
+
+# Axes (columns, rows) of matrices by key, as in the figures of `analysis`.
+_OF_MATRICES = {
+    "dot_products": ("position", "position"),
+    "cosines": ("offset", "offset"),
+    "position_position": ("position of the key", "position of the query"),
+    "scores": ("position of the key", "position of the query"),
+    "weights": ("position of the key", "position of the query"),
+}
+# Axes (x, y) of lists by key.
+_OF_LISTS = {
+    "by_offset": ("offset", "mean dot product"),
+    "scores_by_offset": ("offset", "mean score"),
+    "neighbours": ("offset", "cosine with the next one"),
+    "psi": ("offset", "psi"),
+    "frequencies": ("pair of features", "frequency"),
+}
+_X_VALUES = ("offsets",)  # lists of x values of others
+_SIGNED = ("by_offset", "scores_by_offset", "neighbours")  # offsets from the most negative on
+_RELATIVE = "relative"  # in names of relative vectors
 
 
 @dataclass(frozen=True)
@@ -30,7 +52,7 @@ class FigureView:
     panels: Sequence[tuple[str, charts.Chart]]
     pictures: Sequence[Path] = ()
     source: str = ""
-    small: Sequence[charts.SmallMultiples] = ()
+    small: Sequence[Mapping[str, Any]] = ()
 
 
 def results_of(root: Path) -> Path:
@@ -40,8 +62,9 @@ def results_of(root: Path) -> Path:
 
 def ranking(found: TableResults) -> list[tuple[str, charts.Chart]]:
     """Make charts of a table's ranking under each attention with several rows."""
-    rankings = [one for one in rankings_of(found.judged) if len(one.dots) > 1]
-    return [(one.title, charts.dots({one.title: one.dots}, x=one.x)) for one in rankings]
+    x = found.table.ranked_by.label
+    rankings = rankings_of(found.judged).items()
+    return [(title, charts.dots(title, dots, x=x)) for title, dots in rankings if len(dots) > 1]
 
 
 def figure_views(evidence: Evidence) -> list[FigureView]:
@@ -78,7 +101,8 @@ def _of_folder(root: Path, folder: Path) -> list[FigureView]:
     views = []
     for path in sorted(folder.glob("*.json")):
         panels = maps(read_json(path) or {})
-        pictures = [] if panels else _pictures(root, folder)
+        drawn = [] if panels else sorted(folder.glob("*.png"))
+        pictures = [picture.relative_to(results_of(root)) for picture in drawn]
         if panels or pictures:
             name, source = f"{folder.name}-{path.stem}", f"results/{folder.name}/{path.name}"
             views.append(FigureView(name, _title(path), panels, pictures, source))
@@ -104,5 +128,59 @@ def _drawn(root: Path, found: TableResults) -> list[FigureView]:
     return [FigureView(name, title, (), [path], found.page)]
 
 
-def _pictures(root: Path, folder: Path) -> list[Path]:
-    return [path.relative_to(results_of(root)) for path in sorted(folder.glob("*.png"))]
+def maps(content: Mapping[str, Any], above: str = "") -> list[tuple[str, charts.Chart]]:
+    """Make charts of all matrices and lists, with their names.
+
+    Args:
+        content: a figure's JSON, or a part of it.
+        above: names of the enclosing parts.
+    """
+    panels: list[tuple[str, charts.Chart]] = []
+    for key, value in content.items():
+        name = f"{above}: {_words(key)}" if above else _words(key)
+        if isinstance(value, Mapping) and value and all(map(_is_list, value.values())):
+            panels.append((name, _lines(key, value)))  # one chart for all lists
+        elif isinstance(value, Mapping):
+            panels += maps(value, f"{above}: {key}" if above else key)
+        elif _is_matrix(value):
+            panels.append((name, _map(key, value, above)))
+        elif _is_list(value) and key not in _X_VALUES:
+            panels.append((name, _lines(key, {_words(key): value})))
+    return panels
+
+
+def _map(key: str, matrix: list[list[float]], above: str) -> charts.Chart:
+    x, y = _OF_MATRICES.get(key, ("column", "row"))
+    if _RELATIVE in above:
+        x, y = "offset", "offset"
+    first = -(len(matrix) // 2) if x == "offset" else 0
+    return charts.heat(matrix, x=x, y=y, first=first)
+
+
+def _lines(key: str, found: Mapping[str, list[float]]) -> charts.Chart:
+    x, y = _OF_LISTS.get(key, ("index", _words(key)))
+    series = {
+        name: list(enumerate(values, start=-(len(values) // 2) if key in _SIGNED else 0))
+        for name, values in found.items()
+    }
+    return charts.lines(series, x=x, y=y, log_y=key == "frequencies")
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _is_matrix(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) >= LEAST
+        and all(_is_list(row) and len(row) == len(value[0]) for row in value)
+    )
+
+
+def _is_list(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) >= LEAST
+        and all(isinstance(one, int | float) and not isinstance(one, bool) for one in value)
+    )

@@ -57,20 +57,17 @@ def read_evidence(root: Path, processes: int | None = None) -> Evidence:
     folders = [one for one in found if isinstance(one, TableFolder)]
     tables = map_in_processes(TableFolder.read, folders, processes)
     left_out: list[str] = []
+    order = [*TABLES]
     targets = read_json(root / "benchmarks" / "results" / TARGETS) or {}
     return Evidence(
         root,
-        sorted([*tables, *damaged], key=_order),
+        # In the papers' order, the repository's own results first.
+        sorted([*tables, *damaged], key=lambda one: (order.index(one.table.name), one.is_own)),
         read_timings(root, left_out.append),
         _benchmarks(root, left_out),
         targets.get("targets", []),
         left_out,
     )
-
-
-def _order(found: TableResults) -> tuple[int, bool]:
-    """Return the sort key: the papers' order, the repository's own results first."""
-    return [*TABLES].index(found.table.name), found.is_own
 
 
 def _benchmarks(root: Path, left_out: list[str]) -> dict[tuple[str, str], list[Content]]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.experiments.training import PretrainedModel
@@ -18,7 +18,8 @@ from fairseq_plugins.statistics.table_results import RERUN, TableResults
 
 Flat = dict[str, str]  # shown value by dotted key
 KINDS = {"valid": "validation", "train": "training"}  # kinds of curves
-SHARED = ""  # key of the settings shared by all trainings of a run
+Settings = Mapping[tuple[str, str], str]  # shown value by training ("" for all) and dotted key
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class RunView:
 
     Attributes:
         circumstances: labels and texts of provenance; for later runs, those unlike the first's.
-        commands: number of its commands among `Shared.commands`, from 1.
+        commands: number of its commands among `TableCells.commands`, from 1.
         differs: settings unlike the first run's, except the seed.
         curves: updates and losses by name, validation first.
     """
@@ -46,7 +47,7 @@ class CellView:
 
     Attributes:
         metrics: label, each seed's number, and the mean.
-        configuration: settings by training that the table's runs do not share; "" for all.
+        settings: those that the table's runs do not share.
         data: sources and sizes of the data that the table's runs do not share.
     """
 
@@ -58,48 +59,59 @@ class CellView:
     seeds: Sequence[int]
     metrics: Sequence[tuple[str, Sequence[str], str]]
     runs: Sequence[RunView]
-    configuration: Mapping[str, Flat]
+    settings: Settings
     data: Flat
-
-
-@dataclass(frozen=True)
-class Shared:
-    """Settings, data and commands that all runs of a table share.
-
-    Attributes:
-        configuration: settings by training, "" for all.
-        data: sources and sizes.
-        commands: the commands of the runs, with ROW, ATTENTION and SEED for a run's own.
-    """
-
-    configuration: Mapping[str, Flat]
-    data: Flat
-    commands: Sequence[str]
 
 
 @dataclass(frozen=True)
 class TableCells:
-    """Settings shared by all runs of a table, and the runs of each of its cells."""
+    """The runs of each of a table's cells, and what all runs of the table share.
 
-    shared: Shared
+    Attributes:
+        settings: shared settings.
+        data: shared sources and sizes of the data.
+        commands: the commands of the runs, with ROW, ATTENTION and SEED for a run's own.
+    """
+
     cells: Sequence[CellView]
+    settings: Settings
+    data: Flat
+    commands: Sequence[str]
 
 
 def table_cells(found: TableResults) -> TableCells:
     """Collect the runs of a table that has results."""
-    settings = {cell: [_by_training(run) for run in runs] for cell, runs in found.runs.items()}
-    shared = _shared_of(found, [one for own in settings.values() for one in own])
-    cells = [_cell_view(found, cell, own, shared) for cell, own in settings.items()]
-    return TableCells(shared, cells)
+    settings = {cell: [settings_of(run) for run in runs] for cell, runs in found.runs.items()}
+    shared = _shared([one for own in settings.values() for one in own])
+    data = _shared([flat(run["data"]) for run in found.shown])
+    patterns = Counter(map(command_pattern, found.shown)).most_common()
+    commands = [pattern for pattern, _ in patterns]
+    cells = [
+        CellView(
+            row=row,
+            label=found.table.row(row).label,
+            attention=attention,
+            page=cell_page(found.table, found.scale, row, attention),
+            script=script(found, [row], [attention], [run["seed"] for run in runs]),
+            seeds=[run["seed"] for run in runs],
+            metrics=_metrics(found, runs),
+            runs=_run_views(runs, settings[row, attention], found.files, commands),
+            settings=_without(settings[row, attention][0], shared),
+            data=_without(flat(runs[0]["data"]), data),
+        )
+        for (row, attention), runs in found.runs.items()
+    ]
+    return TableCells(cells, shared, dict(sorted(data.items())), commands)
 
 
-def _shared_of(found: TableResults, configurations: Sequence[Mapping[str, Flat]]) -> Shared:
-    """Collect settings and data shared by all runs of a table, given the settings of each."""
-    common = set.intersection(*(set(_items(one)) for one in configurations))
-    data = set.intersection(*(set(flat(run["data"]).items()) for run in found.shown))
-    commands = Counter(map(command_pattern, found.shown))
-    shown = [pattern for pattern, _ in commands.most_common()]
-    return Shared(_only(configurations[0], common), dict(sorted(data)), shown)
+def _shared(every: Sequence[Mapping[K, str]]) -> dict[K, str]:
+    """Return what all have with the same value, in the order of the first."""
+    common = set.intersection(*(set(one.items()) for one in every))
+    return {key: value for key, value in every[0].items() if (key, value) in common}
+
+
+def _without(own: Mapping[K, str], shared: Mapping[K, str]) -> dict[K, str]:
+    return {key: value for key, value in own.items() if shared.get(key) != value}
 
 
 def command_pattern(run: Result) -> str:
@@ -119,32 +131,6 @@ def command_pattern(run: Result) -> str:
     text = text.replace(f"ROW-{attention}-s", "ROW-ATTENTION-s")
     text = re.sub(rf"model={own}(?!\S)", "model=ROW", text)
     return re.sub(rf"(seed[= ]){seed}(?!\d)", r"\1SEED", text)
-
-
-def _cell_view(
-    found: TableResults,
-    cell: tuple[str, str],
-    configurations: Sequence[Mapping[str, Flat]],
-    shared: Shared,
-) -> CellView:
-    """Collect the runs of one cell for its page, given the settings of each."""
-    row, attention = cell
-    runs = found.runs[cell]
-    everywhere = set(_items(shared.configuration))
-    own = set(_items(configurations[0])) - everywhere
-    seeds = [run["seed"] for run in runs]
-    return CellView(
-        row=row,
-        label=found.table.row(row).label,
-        attention=attention,
-        page=cell_page(found.table, found.scale, row, attention),
-        script=script(found, [row], [attention], seeds),
-        seeds=seeds,
-        metrics=_metrics(found, runs),
-        runs=_run_views(runs, configurations, found.files, shared.commands),
-        configuration=_only(configurations[0], own),
-        data={k: v for k, v in flat(runs[0]["data"]).items() if shared.data.get(k) != v},
-    )
 
 
 def script(
@@ -203,38 +189,30 @@ _FOLDERS = frozenset(
 )
 
 
-def _by_training(run: Result) -> dict[str, Flat]:
-    """Return the settings of all trainings under "", and each one's own under its name."""
+def settings_of(run: Result) -> Settings:
+    """Return the settings of a run, those that all its trainings share first."""
     each = {
         name: {key: value for key, value in flat(config).items() if key not in _FOLDERS}
         for name, config in trainings_of(run["config"]).items()
     }
-    shared = dict(set.intersection(*(set(one.items()) for one in each.values())))
-    result = {SHARED: {key: shared[key] for key in sorted(shared)}}
+    shared = _shared([*each.values()])
+    found = {("", key): value for key, value in sorted(shared.items())}
     for name, one in each.items():
-        own = {key: one[key] for key in sorted(one) if key not in shared}
-        if own:
-            result[name] = own
-    return result
-
-
-def _items(configuration: Mapping[str, Flat]) -> list[tuple[str, str, str]]:
-    """List training, key and value of each setting."""
-    return [(name, *pair) for name, own in configuration.items() for pair in own.items()]
-
-
-def _only(configuration: Mapping[str, Flat], kept: set[tuple[str, str, str]]) -> dict[str, Flat]:
-    """Return the settings among `kept`, without trainings that have none."""
-    found: dict[str, Flat] = {}
-    for name, key, value in _items(configuration):
-        if (name, key, value) in kept:
-            found.setdefault(name, {})[key] = value
+        found |= {(name, key): value for key, value in sorted(_without(one, shared).items())}
     return found
 
 
-def joined(configuration: Mapping[str, Flat]) -> Flat:
-    """Join all settings, with the training's name in the key."""
-    return {f"{name}: {key}" if name else key: v for name, key, v in _items(configuration)}
+def by_training(settings: Settings) -> dict[str, Flat]:
+    """Group settings by training, "" for those of all."""
+    found: dict[str, Flat] = {}
+    for (name, key), value in settings.items():
+        found.setdefault(name, {})[key] = value
+    return found
+
+
+def joined(settings: Settings) -> Flat:
+    """Join the training's name and the key."""
+    return {f"{name}: {key}" if name else key: v for (name, key), v in settings.items()}
 
 
 def _differences(first: Flat, own: Flat, settings: Flat) -> Flat:
@@ -289,13 +267,13 @@ def _number(value: Any, digits: int | None) -> str:
 
 def _run_views(
     runs: Sequence[Result],
-    configurations: Sequence[Mapping[str, Flat]],
+    settings_by_run: Sequence[Settings],
     files: Path,
     commands: Sequence[str],
 ) -> list[RunView]:
     """Return a view of each run; circumstances of the first one are not repeated."""
     around = circumstances(runs[0])
-    settings = [joined(one) for one in configurations]
+    settings = [joined(one) for one in settings_by_run]
     marked = [
         {key: _of_any_seed(value, run["seed"], key) for key, value in one.items()}
         for run, one in zip(runs, settings, strict=True)

@@ -1,43 +1,43 @@
 """Views of speed: benchmarks with targets, and the paper's Table 9."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fairseq_plugins.common.root import IS_CHECKOUT
 from fairseq_plugins.papers import lrpe_speed
+from fairseq_plugins.papers.claims import RELATIVE_SPEED
 from fairseq_plugins.site.runs import circumstances
 from fairseq_plugins.statistics.table_results import Evidence
-from fairseq_plugins.statistics.timings import RELATIVE_SPEED, Content
+from fairseq_plugins.statistics.timings import Content
 
-MET, MISSED = "met", "missed"
+# Benchmark, name, milliseconds, and the shares of the machine's peaks if counted.
+Time = tuple[str, str, float, float | None, float | None]
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A measured ratio.
+    """A ratio of speeds or times.
 
     Attributes:
-        bound: the target, or "".
-        verdict: met or missed, or "" without a target.
+        label: what is compared.
+        group: the benchmark; of Table 9 the attention.
+        value: median over turns; None if it is not measured.
+        quartiles: as text, or "".
+        bound: the target as text, or "".
+        verdict: met or missed; "" without a target or a value.
+        row: name of a row of Table 9.
+        paper: the number of Table 9.
     """
 
-    what: str
-    benchmark: str
-    value: float
+    label: str
+    group: str
+    value: float | None
     quartiles: str
     bound: str = ""
     verdict: str = ""
-
-
-@dataclass(frozen=True)
-class Time:
-    """A measured time, with its share of the machine's peaks if counted."""
-
-    benchmark: str
-    name: str
-    milliseconds: float
-    of_product: float | None
-    of_copy: float | None
+    row: str = ""
+    paper: float | None = None
 
 
 @dataclass(frozen=True)
@@ -49,26 +49,6 @@ class Machine:
     circumstances: Sequence[tuple[str, str]]
     ratios: Sequence[Ratio]
     times: Sequence[Time]
-
-
-@dataclass(frozen=True)
-class Speed:
-    """A cell of Table 9: speed of a training step relative to Base.
-
-    Attributes:
-        paper: the paper's number, or None.
-        value: median over turns, or None.
-        bound, verdict: as in `Ratio`.
-    """
-
-    row: str
-    label: str
-    attention: str
-    paper: float | None
-    value: float | None
-    quartiles: str
-    bound: str
-    verdict: str
 
 
 def timing_command(rows: Sequence[str] = (), attention: str = "") -> str:
@@ -90,89 +70,75 @@ def machines(evidence: Evidence) -> list[Machine]:
     return found
 
 
-def table9(evidence: Evidence) -> dict[str, list[Speed]]:
-    """List speeds of training steps by device, the paper's rows first."""
-    return {
-        device: [
-            _speed(evidence, device, row, attention, cells)
-            for attention in lrpe_speed.SPEEDS
-            for row in dict.fromkeys([*lrpe_speed.LABELS, *(cell["row"] for cell in cells)])
-            if row in lrpe_speed.SPEEDS[attention] or _cell(cells, row, attention)
+def table9(evidence: Evidence) -> dict[str, list[Ratio]]:
+    """List speeds of training steps relative to Base by device, the paper's rows first."""
+    found: dict[str, list[Ratio]] = {}
+    for device, cells in evidence.timings.items():
+        metrics = {(cell["row"], cell["attention"]): cell["metrics"] for cell in cells}
+        rows = dict.fromkeys([*lrpe_speed.LABELS, *(row for row, _ in metrics)])
+        found[device] = [
+            _ratio(
+                lrpe_speed.LABELS.get(row, row),
+                attention,
+                metrics.get((row, attention), {}).get(RELATIVE_SPEED),
+                metrics.get((row, attention), {}).get("quartiles"),
+                next(_targets(evidence.targets, "table9", device, f"{row} {attention}"), None),
+                row=row,
+                paper=printed.get(row),
+            )
+            for attention, printed in lrpe_speed.SPEEDS.items()
+            for row in rows
+            if row in printed or (row, attention) in metrics
         ]
-        for device, cells in evidence.timings.items()
-    }
-
-
-def _cell(cells: Sequence[Content], row: str, attention: str) -> Content | None:
-    found = (one for one in cells if (one["row"], one["attention"]) == (row, attention))
-    return next(found, None)
-
-
-def _speed(
-    evidence: Evidence, device: str, row: str, attention: str, cells: Sequence[Content]
-) -> Speed:
-    cell = _cell(cells, row, attention)
-    metrics = cell["metrics"] if cell else {}
-    value = metrics.get(RELATIVE_SPEED)
-    aimed = [
-        target
-        for target in _targets(evidence.targets, "table9", device)
-        if target["ratio"] == f"{row} {attention}"
-    ]
-    return Speed(
-        row=row,
-        label=lrpe_speed.LABELS.get(row, row),
-        attention=attention,
-        paper=lrpe_speed.SPEEDS[attention].get(row),
-        value=value,
-        quartiles=_quartiles(metrics.get("quartiles")),
-        bound=_bound(aimed[0]) if aimed else "",
-        verdict=_verdict(aimed[0], value) if aimed and value is not None else "",
-    )
-
-
-def _ratios(result: Content, device: str, targets: Sequence[Content]) -> list[Ratio]:
-    found = []
-    benchmark = result["benchmark"]
-    own = _targets(targets, benchmark, device)
-    for key, value in result["found"]["ratios"].items():
-        text = _quartiles(result["found"].get("quartiles", {}).get(key))
-        aimed = [target for target in own if target["ratio"] == key]
-        found += [
-            Ratio(one["what"], benchmark, value, text, _bound(one), _verdict(one, value))
-            for one in aimed
-        ]
-        if not aimed:
-            found.append(Ratio(key, benchmark, value, text))
     return found
 
 
-def _targets(targets: Sequence[Content], benchmark: str, device: str) -> list[Content]:
-    return [one for one in targets if one["benchmark"] == benchmark and device in one["devices"]]
+def _ratios(result: Content, device: str, targets: Sequence[Content]) -> Iterator[Ratio]:
+    """Yield a result's ratios, one with several targets once for each."""
+    benchmark, found = result["benchmark"], result["found"]
+    for key, value in found["ratios"].items():
+        quartiles = found.get("quartiles", {}).get(key)
+        aimed = [*_targets(targets, benchmark, device, key)]
+        for target in aimed:
+            yield _ratio(target["what"], benchmark, value, quartiles, target)
+        if not aimed:
+            yield _ratio(key, benchmark, value, quartiles, None)
 
 
-def _bound(target: Content) -> str:
-    return f"{'at least' if target['at_least'] else 'at most'} {target['bound']:.2f}"
+def _targets(
+    targets: Sequence[Content], benchmark: str, device: str, ratio: str
+) -> Iterator[Content]:
+    for one in targets:
+        if (one["benchmark"], one["ratio"]) == (benchmark, ratio) and device in one["devices"]:
+            yield one
 
 
-def _verdict(target: Content, value: float) -> str:
-    bound = target["bound"]
-    return MET if (value >= bound if target["at_least"] else value <= bound) else MISSED
+def _ratio(
+    label: str,
+    group: str,
+    value: float | None,
+    quartiles: Sequence[float] | None,
+    target: Content | None,
+    **more: Any,
+) -> Ratio:
+    bound = verdict = ""
+    if target is not None:
+        limit, is_least = target["bound"], target["at_least"]
+        bound = f"{'at least' if is_least else 'at most'} {limit:.2f}"
+        if value is not None:
+            verdict = "met" if (value >= limit if is_least else value <= limit) else "missed"
+    between = f"{quartiles[0]:.3f} to {quartiles[1]:.3f}" if quartiles else ""
+    return Ratio(label, group, value, between, bound, verdict, **more)
 
 
-def _quartiles(found: Sequence[float] | None) -> str:
-    return f"{found[0]:.3f} to {found[1]:.3f}" if found else ""
-
-
-def _times(result: Content) -> list[Time]:
+def _times(result: Content) -> Iterator[Time]:
     rates = result["found"].get("rates", {})
-    return [
-        Time(
+    for key, seconds in result["found"].get("medians", {}).items():
+        own = rates.get(key, {})
+        yield (
             result["benchmark"],
             key,
             1e3 * seconds,
-            rates.get(key, {}).get("of_peak_gemm"),
-            rates.get(key, {}).get("of_peak_copy"),
+            own.get("of_peak_gemm"),
+            own.get("of_peak_copy"),
         )
-        for key, seconds in result["found"].get("medians", {}).items()
-    ]

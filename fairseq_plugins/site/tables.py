@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairseq_plugins.papers.tables import ATTENTIONS, Table
+from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.report.lines import Line, lines_of
 from fairseq_plugins.report.render import MOST_COLUMNS
 from fairseq_plugins.site.kinds import encoding_of, kind_of
-from fairseq_plugins.statistics.floors import best_floor
+from fairseq_plugins.statistics.judged import best_floor
 from fairseq_plugins.statistics.table_results import TableResults
 
 
@@ -57,9 +57,3 @@ def floor_texts(found: TableResults) -> list[str]:
     """Format each column's best baseline."""
     floors = [(c, best_floor(c, found.judged.floors)) for c in found.table.columns]
     return [f"{c.label}: {f[1]:.{c.digits}f} ({f[0]})" for c, f in floors if f is not None]
-
-
-def attentions_of(lines: Sequence[SiteLine]) -> list[str]:
-    """List the attentions of lines, those of the papers first."""
-    own = {line.attention for line in lines}
-    return [*(a for a in ATTENTIONS if a in own), *sorted(own - set(ATTENTIONS))]

@@ -74,11 +74,12 @@ def printed(claim: Claim) -> Verdict:
     if isinstance(claim.evidence, Correlation):
         (_, own), (_, performance) = claim.evidence.of, claim.evidence.with_
         return Verdict(UNDECIDED, sample_mean([PRINTED[own][performance].mean]), "r")
-    return judge(claim, Numbers(_all_printed(), {}))
+    return judge(claim, Numbers(all_printed(), {}))
 
 
 @functools.cache
-def _all_printed() -> dict[str, Cells]:
+def all_printed() -> dict[str, Cells]:
+    """Return the papers' own numbers as cells, by table."""
     return {name: printed_cells(table) for name, table in TABLES.items()}
 
 

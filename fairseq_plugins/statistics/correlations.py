@@ -3,16 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fairseq_plugins.papers import TABLES
-from fairseq_plugins.papers.bert_correlations import (
-    PERFORMANCES,
-    PROPERTIES,
-    ROWS,
-)
+from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PROPERTIES, ROWS
 from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
-from fairseq_plugins.statistics.floors import Floors
 from fairseq_plugins.statistics.inference import Estimate, Seeds, correlation, together
-from fairseq_plugins.statistics.judged import JudgedTable
 
 LEAST_ROWS = 4  # with fewer, Fisher's transformation has no interval
 STARTED_FROM = 1  # Tables 3 and 4 fine-tune the models of this seed, whatever their own
@@ -84,13 +77,3 @@ def correlate(cells: Mapping[str, Cells]) -> dict[MetricPair, Correlated]:
     }
     judged = together({pair: c.estimate for pair, c in found.items() if c.estimate})
     return {pair: replace(one, estimate=judged.get(pair)) for pair, one in found.items()}
-
-
-def lost_columns(cells: Mapping[str, Cells], floors: Mapping[str, Floors]) -> dict[str, str]:
-    """Return by metric why a task decides nothing: no row beats its best baseline."""
-    found = {}
-    for name, column in PERFORMANCES:
-        table = JudgedTable(TABLES[name], cells.get(name, {}), floors.get(name, {}))
-        if why := table.no_row_above_floor(ATTENTION, column):
-            found[column.metric] = why
-    return found

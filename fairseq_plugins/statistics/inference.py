@@ -30,9 +30,9 @@ class Spread:
     deviation: float
     freedom: int
 
-    def resolution(self, first: int = 1, second: int = 1) -> float:
-        """Return the smallest difference between rows of that many seeds with p below 5 %."""
-        return float(_margin(self.freedom) * self.deviation * np.sqrt(1 / first + 1 / second))
+    def resolution(self) -> float:
+        """Return the smallest difference between rows of one seed with p below 5 %."""
+        return float(_margin(self.freedom) * self.deviation * np.sqrt(2))
 
 
 @dataclass(frozen=True)

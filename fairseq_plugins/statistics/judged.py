@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
 
+from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.papers.tables import Column, Table
+from fairseq_plugins.records.data import DataDescription
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.statistics.comparisons import Cells, by_family, gather, rows_of
-from fairseq_plugins.statistics.floors import Floors, best_floor, examples_of, floors_of
 from fairseq_plugins.statistics.inference import (
     Estimate,
     Seeds,
@@ -21,6 +22,8 @@ from fairseq_plugins.statistics.inference import (
 )
 
 TIE, BETTER, WORSE, ONE_SEED = "tie", "better", "worse", "one seed"
+
+Floors = Mapping[str, Mapping[str, float]]  # by metric and by the name of a trivial baseline
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,6 +43,42 @@ def _once(
         return found
 
     return kept
+
+
+def floors_of(table: Table, results: Sequence[Result]) -> Floors:
+    """Read the baselines from the data descriptions of results.
+
+    Runs of a table have the same data, but it may have been described earlier, with fewer floors:
+    the description with most of them counts.
+    """
+    experiment = EXPERIMENTS[table.experiment]
+    described = (
+        experiment.floors(DataDescription.model_validate(r["data"]), r["scale"]) for r in results
+    )
+    floors: dict[str, dict[str, float]] = {}
+    for found in sorted(described, key=lambda one: sum(map(len, one.values()))):
+        for metric, known in found.items():
+            floors.setdefault(metric, {}).update(known)
+    return {c.metric: floors[c.metric] for c in table.columns if floors.get(c.metric)}
+
+
+def examples_of(table: Table, results: Sequence[Result]) -> Mapping[str, int]:
+    """Return by metric the number of examples measured on, where the metric is a share of them."""
+    experiment = EXPERIMENTS[table.experiment]
+    for result in results:
+        found = experiment.examples(DataDescription.model_validate(result["data"]), result["scale"])
+        if found:
+            return found
+    return {}
+
+
+def best_floor(column: Column, floors: Floors) -> tuple[str, float] | None:
+    """Return the name and the number of a column's best baseline; None without any."""
+    known = floors.get(column.metric)
+    if not known:
+        return None
+    sign = 1 if column.higher_is_better else -1
+    return max(known.items(), key=lambda item: sign * item[1])
 
 
 @dataclass(frozen=True)
@@ -69,31 +108,25 @@ class Agreement:
 
     Attributes:
         attention: its name.
-        reference: the table's reference row.
         ranking: the rows that both have, the paper's best first.
         pairs: every two of these rows, in the order of the ranking.
-        spread: the deviation between seeds; None if unknown.
     """
 
     attention: str
-    reference: str
     ranking: tuple[str, ...]
     pairs: tuple[Pair, ...]
-    spread: Spread | None
 
     def count(self, holds: bool | None) -> int:
         """Count the pairs that hold, that are reversed (False), or that are ties (None)."""
         return sum(pair.holds is holds for pair in self.pairs)
 
-    @property
-    def telling_pairs(self) -> list[Pair]:
-        """The neighbours in the paper's ranking, and each row with the reference."""
+    def telling_pairs(self, reference: str) -> list[Pair]:
+        """Return the neighbours in the paper's ranking, and each row with the reference."""
         neighbours = set(itertools.pairwise(self.ranking))
         return [
             pair
             for pair in self.pairs
-            if self.reference in (pair.better, pair.worse)
-            or (pair.better, pair.worse) in neighbours
+            if reference in (pair.better, pair.worse) or (pair.better, pair.worse) in neighbours
         ]
 
     @property
@@ -192,7 +225,7 @@ class JudgedTable:
             Pair(better, worse, paper[worse] - paper[better], gaps[better, worse])
             for better, worse in ordered
         )
-        return Agreement(attention, reference, ranking, pairs, spread)
+        return Agreement(attention, ranking, pairs)
 
     @_once
     def pairs(self, attention: str) -> dict[tuple[str, str], Estimate]:

@@ -14,16 +14,16 @@ from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.experiments.rows import known_rows
 from fairseq_plugins.experiments.training import PretrainedModel
 from fairseq_plugins.papers import CLAIMS, TABLES
+from fairseq_plugins.papers.claims import RELATIVE_SPEED, TIMINGS
 from fairseq_plugins.papers.tables import Table, of_study, without_paper
 from fairseq_plugins.records.recipe import differences
 from fairseq_plugins.records.results import Result, Say, mismatch, read_results, run_of
 from fairseq_plugins.records.runs import LOCAL, Run, Study
 from fairseq_plugins.statistics.claims import without_needless
 from fairseq_plugins.statistics.comparisons import Cells
-from fairseq_plugins.statistics.derived import with_derived
-from fairseq_plugins.statistics.floors import Floors
-from fairseq_plugins.statistics.judged import JudgedTable
-from fairseq_plugins.statistics.timings import RELATIVE_SPEED, TIMINGS, Content, read_timings
+from fairseq_plugins.statistics.judged import Floors, JudgedTable
+from fairseq_plugins.statistics.series import with_derived
+from fairseq_plugins.statistics.timings import Content, read_timings
 from fairseq_plugins.statistics.verdicts import Numbers, Verdict, judge_by_scale
 
 OWN = Path("results", LOCAL)  # where --rerun writes

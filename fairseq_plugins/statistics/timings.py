@@ -8,10 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fairseq_plugins.common.root import from_root, root_folder
+from fairseq_plugins.papers.claims import TIMINGS
 from fairseq_plugins.records.results import Say
-
-TIMINGS = "table9"  # measured by benchmarks/, no table of trained rows
-RELATIVE_SPEED = "relative_speed"
 
 Content = Mapping[str, Any]  # of a JSON file
 

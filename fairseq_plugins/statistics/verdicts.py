@@ -6,6 +6,8 @@ from math import expm1, log
 
 from fairseq_plugins.papers import PUBLISHED, TABLES
 from fairseq_plugins.papers.claims import (
+    RELATIVE_SPEED,
+    TIMINGS,
     Claim,
     Comparison,
     Computed,
@@ -17,7 +19,6 @@ from fairseq_plugins.papers.claims import (
 )
 from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
 from fairseq_plugins.statistics.correlations import LEAST_ROWS, over_rows
-from fairseq_plugins.statistics.floors import Floors
 from fairseq_plugins.statistics.inference import (
     Estimate,
     Seeds,
@@ -28,8 +29,7 @@ from fairseq_plugins.statistics.inference import (
     sample_mean,
     together,
 )
-from fairseq_plugins.statistics.judged import JudgedTable
-from fairseq_plugins.statistics.timings import RELATIVE_SPEED, TIMINGS
+from fairseq_plugins.statistics.judged import Floors, JudgedTable
 
 CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN = "confirmed", "contradicted", "undecided", "not run"
 UNTESTED = "cannot be tested"  # at a scale that does not measure the metric
@@ -143,27 +143,17 @@ def judge(claim: Claim, numbers: Numbers) -> Verdict:
             return _computed(evidence)
 
 
-def _metrics(evidence: Evidence) -> list[tuple[str, str]]:
-    """Return the tables and metrics that decide a claim."""
-    match evidence:
-        case Comparison() | Floor() | Threshold():
-            return [(evidence.table, evidence.metric)]
-        case Correlation():
-            return [evidence.of, evidence.with_]
-        case _:
-            return []
-
-
 def _has_scale(evidence: Evidence, scale: str) -> bool:
     """Return whether all tables of a claim have a scale."""
-    tables = (TABLES[table] for table, _ in _metrics(evidence))
-    return scale != PUBLISHED or all(table.may_start_published for table in tables)
+    tables = {table for table, *_ in evidence.numbers if table in TABLES}
+    return scale != PUBLISHED or all(TABLES[table].may_start_published for table in tables)
 
 
 def _untested(evidence: Evidence, scale: str) -> str:
     """Say why a scale does not measure a metric of a claim; empty if it measures all."""
-    of_tables = ((TABLES[table].untested.get(scale, {}), m) for table, m in _metrics(evidence))
-    return next((reasons[metric] for reasons, metric in of_tables if metric in reasons), "")
+    metrics = dict.fromkeys((t, m) for t, m, *_ in evidence.numbers if t in TABLES)
+    reasons = (TABLES[table].untested.get(scale, {}).get(metric, "") for table, metric in metrics)
+    return next(filter(None, reasons), "")
 
 
 def word_of(estimate: Estimate, claimed: str, by: float = 0.0) -> str:
@@ -195,8 +185,7 @@ def _missing(rows: Sequence[str], found: Mapping[str, object], where: str) -> st
 
 def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
     cells, metric = numbers.cells.get(evidence.table, {}), evidence.metric
-    other = evidence.second_attention or evidence.attention
-    other_metric = evidence.second_metric or metric
+    _, other_metric, other, _ = evidence.numbers[-1]
     sides = rows_of(cells, evidence.attention, metric), rows_of(cells, other, other_metric)
     absent = [
         _missing(rows, found, f"{TABLES[evidence.table].source}, {attention} attention")

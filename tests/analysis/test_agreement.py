@@ -17,8 +17,8 @@ from fairseq_plugins.analysis.agreement import (
     offset_share,
     side_gap,
 )
-from fairseq_plugins.analysis.offset_agreement import check_ranges
 from fairseq_plugins.encodings.frequencies import geometric
+from fairseq_plugins.report.correlation_by_offset import check_ranges
 
 PLACES = torch.arange(40).double()
 CLOSE = -(PLACES[:, None] - PLACES).abs()  # the nearer the larger

@@ -5,10 +5,8 @@ import torch
 
 from fairseq_plugins.analysis.correspondence import (
     Terms,
-    input_projections,
     position_correlation,
     split_first_layer,
-    split_scores,
 )
 from fairseq_plugins.analysis.identical_words import first_layer_attention
 from fairseq_plugins.analysis.loaded_stacks import LoadedStack, wrap_model
@@ -60,7 +58,7 @@ def test_equation_7_as_it_is_written() -> None:
         }
         for name, value in expected.items():
             torch.testing.assert_close(getattr(terms, name)[:, head], value)
-    found = position_correlation(positions, *input_projections(own))
+    found = position_correlation(own, positions)
     torch.testing.assert_close(found / 8**0.5, terms.position_position[0])
 
 
@@ -88,12 +86,6 @@ def test_shares_are_pooled_over_heads() -> None:
     found = Terms(words, zero, zero, positions, rest=zero).shares()
     assert found["word_word"] == pytest.approx(100 / 101)
     assert found["position_position"] == pytest.approx(1 / 101)
-
-
-def test_products_of_vectors() -> None:
-    q, p, k, r = torch.randn(4, 2, 3, 5, 8).double()
-    found = split_scores(q, p, k, r, 0.5)
-    torch.testing.assert_close(sum(found), 0.5 * (q + p) @ (k + r).mT)
 
 
 def test_a_model_without_absolute_positions_is_refused() -> None:

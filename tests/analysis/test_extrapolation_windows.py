@@ -7,14 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.evaluation.extrapolation import (
-    Text,
     by_position,
     model_losses,
     window_losses,
-    window_starts,
 )
 
-TEXT = Text(torch.arange(48), torch.arange(1, 49))
+TEXT = torch.arange(48), torch.arange(1, 49)
 
 
 @pytest.mark.parametrize(("length", "stride"), [(8, 8), (8, 2), (16, 4), (48, 12), (48, 48)])
@@ -27,17 +25,17 @@ def test_every_token_is_scored_once_with_at_least_the_window_less_a_stride(lengt
             seen.extend((int(one), length - last + i + 1) for i, one in enumerate(window))
         return targets[:, -last:].double()
 
-    found = torch.cat([part.flatten() for part in window_losses(TEXT, length, stride, losses, 3)])
-    assert found.tolist() == TEXT.targets.tolist() == [target for target, _ in seen]
+    found = torch.cat([part.flatten() for part in window_losses(*TEXT, length, stride, losses, 3)])
+    assert found.tolist() == TEXT[1].tolist() == [target for target, _ in seen]
     assert all(context > length - stride for target, context in seen if target > length)
     assert [context for _, context in seen[:length]] == list(range(1, length + 1))
 
 
 def test_windows_that_do_not_fill_the_text_are_refused():
-    assert window_starts(24, 8, 4) == [0, 4, 8, 12, 16]
-    for words in [(23, 8, 4), (4, 8, 4), (24, 8, 9), (24, 8, 0)]:
+    for count, length, stride in [(23, 8, 4), (4, 8, 4), (24, 8, 9), (24, 8, 0)]:
+        windows = window_losses(*(s[:count] for s in TEXT), length, stride, lambda t, *_: t, 3)
         with pytest.raises(ValueError, match="must be"):
-            window_starts(*words)
+            next(windows)
 
 
 def test_means_by_position_are_those_of_each_part():

@@ -8,7 +8,7 @@ from fairseq_plugins.analysis.identical_words import (
     FirstLayerAttention,
     draw_words,
     first_layer_attention,
-    probe_reader,
+    probe,
     repeat_words,
 )
 from fairseq_plugins.analysis.indicators import infinite, measure, translation_invariance
@@ -96,8 +96,8 @@ def test_scores_are_what_the_softmax_is_of(encoding: str) -> None:
     torch.testing.assert_close(seen.scores.softmax(-1), seen.weights)
     q = seen.attention.q_proj(seen.inputs)
     assert q.shape == (8, 20, 32)
-    softmax = model.encoder.sentence_encoder.layers[0].self_attn.attention
-    assert not softmax._forward_hooks and not softmax._forward_pre_hooks
+    attention = model.encoder.sentence_encoder.layers[0].self_attn
+    assert not attention._forward_hooks and not attention._forward_pre_hooks
 
 
 def causal(encoding: str = "learned") -> LoadedStack:
@@ -111,7 +111,7 @@ def translating(encoding: str = "sinusoidal") -> LoadedStack:
 
 
 def test_a_causal_model_hides_what_succeeds_and_its_balance_is_infinite() -> None:
-    found = probe_reader(causal(), words=6, length=24)
+    found = probe(causal(), words=6, length=24)
     assert found.reader.is_causal and (found.reader.num_bos, found.reader.num_eos) == (0, 0)
     assert (found.weights.triu(1) == 0).all() and (found.scores.triu(1).diagonal(1) < -1e9).all()
     torch.testing.assert_close(found.weights.sum(1), torch.ones(24, dtype=torch.float64))
@@ -123,7 +123,7 @@ def test_a_causal_model_hides_what_succeeds_and_its_balance_is_infinite() -> Non
 
 def test_a_translation_model_is_probed_by_its_encoder() -> None:
     reader = translating()
-    found = probe_reader(reader, words=5, length=16)
+    found = probe(reader, words=5, length=16)
     assert reader.stack is reader.model.encoder
     assert (reader.num_bos, reader.num_eos) == (0, 1)
     assert not infinite(found.weights)
@@ -145,7 +145,7 @@ def test_relative_encodings_shift_in_every_family(make) -> None:
     """Before the softmax the scores of one word depend on the offset alone."""
     for encoding, is_relative in (("alibi", True), ("learned", False)):
         reader = make(f"none+{encoding}" if is_relative else encoding)
-        scores = probe_reader(reader, words=4, length=20).scores
+        scores = probe(reader, words=4, length=20).scores
         words = scores[: 20 - reader.num_eos, : 20 - reader.num_eos]
         spread = max(float(words.diagonal(-k).std()) for k in range(5))
         assert (spread < 1e-9) == is_relative

@@ -9,7 +9,6 @@ from fairseq_plugins.analysis.position_vectors import (
     cosines,
     dot_products,
     first_rise,
-    neighbour_cosines,
     waves,
 )
 from fairseq_plugins.encodings.frequencies import geometric, sinusoids
@@ -37,7 +36,7 @@ def test_cosines_of_what_is_written_down() -> None:
     vectors = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 3.0], [0.0, 0.0]])
     expected = [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
     assert cosines(vectors).tolist() == expected
-    assert neighbour_cosines(vectors).tolist() == [1, 0, 0]
+    assert cosines(vectors).diagonal(1).tolist() == [1, 0, 0]
 
 
 def test_from_which_offset_on_vectors_are_alike() -> None:

@@ -9,9 +9,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from fairseq_plugins.attention import ATTENTIONS, check_compatible
 from fairseq_plugins.encodings import IncompatibleEncodingError, get_entry
-from fairseq_plugins.records.recipe import compose_recipe
 from tests.integration.helpers import REPOSITORY, USER_DIR, load_checkpoint, train_composed
 from tests.quick import first_of_each_kind
+from tests.recipes import compose_recipe
 
 CONFIGS = REPOSITORY / "configs"
 ROWS = sorted(path.stem for path in (CONFIGS / "model").glob("*.yaml"))

@@ -13,7 +13,6 @@ from fairseq_plugins.__main__ import main
 from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.evaluation import beyond_training
 from fairseq_plugins.evaluation import language_model as evaluation
-from fairseq_plugins.evaluation.masked_positions import masked_by_position
 from fairseq_plugins.evaluation.samples import MaskedSamples
 from fairseq_plugins.modules.adaptation import Adaptation
 from tests.hostile import with_options
@@ -229,14 +228,12 @@ def test_masked_losses_are_those_of_the_criterion(data: Path, masked: Path, caps
         score = samples.score(trained.model, batch)
         assert line["tokens"] == score.predicted
         assert line["bits"] == pytest.approx(score.bits / score.predicted, abs=1e-5)
-    bits, count = masked_by_position(
-        trained.model, data, "valid", trained.task, length=16, samples=8, seed=1, batch_size=3
-    )
+    samples = MaskedSamples(data, "valid", trained.task, length=16, break_mode="none", seed=1)
+    bits, count = beyond_training.masked_by_position(trained.model, samples, 8, batch_size=3)
     assert float(bits.sum() / count.sum()) == pytest.approx(found["1x"]["bits"], abs=1e-6)
     often = OmegaConf.merge(OmegaConf.create(trained.task), {"mask_prob": 0.8})
-    _, count = masked_by_position(
-        trained.model, data, "valid", often, length=16, samples=8, seed=1, batch_size=3
-    )
+    samples = MaskedSamples(data, "valid", often, length=16, break_mode="none", seed=1)
+    _, count = beyond_training.masked_by_position(trained.model, samples, 8, batch_size=3)
     assert count[0] == 0 and (count[1:] > 0).all(), "<s> is masked then, and never scored"
 
 

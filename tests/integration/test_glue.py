@@ -11,9 +11,10 @@ from fairseq_plugins.cli.analyse import main as analysis
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe
 from fairseq_plugins.data.sentences import generate
-from fairseq_plugins.evaluation.glue import evaluate
+from fairseq_plugins.evaluation import glue as evaluation
 from fairseq_plugins.evaluation.glue_command import main
 from fairseq_plugins.glue.prepare_generated import prepare_toy_glue
+from fairseq_plugins.glue.tasks import find_task
 from tests.hostile import naming_another_model, rewritten
 from tests.integration.helpers import REPOSITORY, hydra_train_config, load_checkpoint
 
@@ -21,6 +22,10 @@ SMALL = [
     *("model.encoder_layers=1", "model.encoder_embed_dim=32", "model.encoder_ffn_embed_dim=32"),
     *("model.dropout=0", "model.attention_dropout=0", "model=learned"),
 ]
+
+
+def evaluate(path: Path, data: Path, task: str, *more: str, **options: Any) -> dict[str, Any]:
+    return evaluation.evaluate(path, data, find_task(task), *more, **options)
 
 
 def train(recipe: str, folder: Path, data: Path, *words: str) -> None:

@@ -13,13 +13,13 @@ from fairseq_plugins.experiments.planned import PlannedRun, plan_run
 from fairseq_plugins.experiments.training import Training
 from fairseq_plugins.glue import prepare as prepare_glue
 from fairseq_plugins.glue.tasks import find_tasks
-from fairseq_plugins.records.recipe import compose_recipe
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.squad import prepare as prepare_squad
 from fairseq_plugins.squad.features import WindowSizes
 from fairseq_plugins.translation import prepare as prepare_translation
 from tests.integration.helpers import REPOSITORY, USER_DIR, load_checkpoint, train_composed
 from tests.preprocessing import preprocess_here
+from tests.recipes import compose_recipe
 
 CONFIGS = REPOSITORY / "configs"
 FEW = {

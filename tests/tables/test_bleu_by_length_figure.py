@@ -5,11 +5,10 @@ import json
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from fairseq_plugins.evaluation.bleu_by_length import bucket_names
 from fairseq_plugins.papers.extrapolation import BUCKETS, bleu_metric
 from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS as TABLE
-from fairseq_plugins.report.beyond_training import observations
 from fairseq_plugins.report.figures import draw_figure, draw_panels
+from fairseq_plugins.report.observations import observations
 from fairseq_plugins.report.panels import panels_of
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.series import bucket_lines
@@ -28,10 +27,6 @@ def make(make_result):
         return made
 
     return result
-
-
-def test_buckets_are_those_that_are_measured():
-    assert list(BUCKETS) == bucket_names()
 
 
 def test_lines_are_means_over_seeds_without_dashes(make):

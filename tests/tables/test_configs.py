@@ -15,8 +15,9 @@ from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.experiments.devices import Devices, spread
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.papers.lrpe import TABLE_2
-from fairseq_plugins.records.recipe import compose_recipe, differences, record, total_batch
+from fairseq_plugins.records.recipe import differences, total_batch
 from fairseq_plugins.runner.plan import check_devices, plan
+from tests.recipes import compose_recipe, record
 
 SCALES = LANGUAGE_MODEL.scales
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -188,15 +189,19 @@ def test_total_batch_is_the_papers_on_any_number_of_gpus(gpus, srun):
     ],
 )
 def test_spread(total, per_device, devices, expected):
-    layout = spread(_batches(total // per_device, batch_size=per_device), devices)
-    assert (layout.batch_size, layout.update_freq) == expected
+    found = spread(_batches(total // per_device, batch_size=per_device), devices)
+    batch_size, update_freq = expected
+    assert found == {
+        "dataset.batch_size": batch_size,
+        "optimization.update_freq": (update_freq,),
+        "distributed_training.distributed_world_size": devices,
+    }
 
 
 def test_batches_that_are_counted_in_tokens_are_spread_whole():
     recorded = _batches(8, max_tokens=4400)
-    layouts = [spread(recorded, devices) for devices in (1, 2, 8)]
-    assert [(layout.update_freq, layout.devices) for layout in layouts] == [(8, 1), (4, 2), (1, 8)]
-    assert not any("batch_size" in key for key in layouts[0].settings)
+    found = [tuple(spread(recorded, devices).values()) for devices in (1, 2, 8)]
+    assert found == [((8,), 1), ((4,), 2), ((1,), 8)]
     with pytest.raises(ValueError, match=r"`--gpus` must divide .* 8 batches per update"):
         spread(recorded, 3)
 

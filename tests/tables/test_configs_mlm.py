@@ -10,7 +10,8 @@ from fairseq.dataclass.initialize import add_defaults
 from omegaconf import OmegaConf
 
 import fairseq_plugins.registration  # noqa: F401
-from fairseq_plugins.records.recipe import compose_recipe, record, total_batch
+from fairseq_plugins.records.recipe import total_batch
+from tests.recipes import compose_recipe, record
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

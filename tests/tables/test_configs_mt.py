@@ -10,9 +10,9 @@ from fairseq.dataclass.initialize import add_defaults
 from omegaconf import OmegaConf
 
 import fairseq_plugins.registration  # noqa: F401
-from fairseq_plugins.records.recipe import compose_recipe
 from fairseq_plugins.translation.decoding import Decoding
 from fairseq_plugins.translation.prepare import WMT14_MERGES
+from tests.recipes import compose_recipe
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

@@ -9,7 +9,8 @@ import yaml
 from omegaconf import DictConfig
 
 from fairseq_plugins.papers import SCALE_NAMES
-from fairseq_plugins.records.recipe import compose_recipe, total_batch
+from fairseq_plugins.records.recipe import total_batch
+from tests.recipes import compose_recipe
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SIZES = (

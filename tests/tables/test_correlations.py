@@ -7,9 +7,10 @@ import pytest
 
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PRINTED, PROPERTIES, ROWS
-from fairseq_plugins.report.correlations import explain, write_correlations
+from fairseq_plugins.report.correlations import Correlations
 from fairseq_plugins.statistics.comparisons import printed_cells
-from fairseq_plugins.statistics.correlations import correlate, lost_columns, over_rows
+from fairseq_plugins.statistics.correlations import correlate, over_rows
+from fairseq_plugins.statistics.verdicts import Numbers
 
 NAMES = ("bert_table2", "bert_table3", "bert_table4")
 PAPER = {name: printed_cells(TABLES[name]) for name in NAMES}
@@ -92,7 +93,7 @@ def test_ours_are_of_the_models_that_were_fine_tuned() -> None:
 
 def test_the_page_has_both_numbers_and_says_what_is_missing(tmp_path) -> None:
     ours = cells(5)
-    path = write_correlations(tmp_path, "mini", ours, {}, PAPER)
+    path = Correlations("mini", Numbers(ours, {})).write(tmp_path)
     page = (tmp_path / path).read_text()
     (line,) = [line for line in page.splitlines() if line.startswith("| EM, v1.1 | -0.31 / ")]
     estimate = correlate(ours)["monotonicity", "v1_exact"].estimate
@@ -112,10 +113,9 @@ def test_the_page_has_both_numbers_and_says_what_is_missing(tmp_path) -> None:
 
 def test_tasks_that_no_row_learns_are_named() -> None:
     floors = {"bert_table4": {"v2_f1": {"answers nothing": 99.0}}}
-    lost = lost_columns(cells(5), floors)
-    assert list(lost) == ["v2_f1"]
-    told = explain(correlate(cells(5)), correlate(PAPER), lost, cells(5))
-    assert any("can be told apart as better than *answers nothing*" in fact for fact in told)
+    found = Correlations("mini", Numbers(cells(5), floors))
+    assert list(found.lost) == ["v2_f1"]
+    assert any("apart as better than *answers nothing*" in note for note in found.notes)
 
 
 def test_direction_balance_is_correlated_by_its_distance_from_1_too() -> None:
@@ -125,9 +125,10 @@ def test_direction_balance_is_correlated_by_its_distance_from_1_too() -> None:
         ours["bert_table4"][row, "vanilla"]["v1_exact"] = {1: 100 * abs(ratio - 1) + ratio}
     by_ratio = correlate(ours)["direction_balance", "v1_exact"].estimate
     assert by_ratio is not None and by_ratio.effect < 0.5
-    own, papers = correlate(ours), correlate(PAPER)
-    (said,) = [fact for fact in explain(own, papers, {}, ours) if "is met at 1" in fact]
+    notes = Correlations("mini", Numbers(ours, {})).notes
+    (said,) = [note for note in notes if "is met at 1" in note]
     assert "Here 3 of 6 rows are below 1" in said and "EM, v1.1 +1.00 (" in said
     for row in ROWS:
         ours["bert_table2"].pop((row, "vanilla"), None)
-    assert not any("is met at 1" in fact for fact in explain(own, papers, {}, ours))
+    notes = Correlations("mini", Numbers(ours, {})).notes
+    assert not any("is met at 1" in note for note in notes)

@@ -26,8 +26,8 @@ from fairseq_plugins.papers.extrapolation import MASKED_EXTRAPOLATION as MASKED_
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.records import results
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.report.beyond_training import observations
 from fairseq_plugins.report.figures import draw_figure, draw_panels
+from fairseq_plugins.report.observations import observations
 from fairseq_plugins.report.panels import Panel, panels_of
 from fairseq_plugins.report.render import render
 from fairseq_plugins.runner import run_state, table_run, table_runner

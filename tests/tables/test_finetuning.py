@@ -25,7 +25,6 @@ from fairseq_plugins.papers.bert import (
 )
 from fairseq_plugins.papers.lrpe import TABLE_3
 from fairseq_plugins.records import results
-from fairseq_plugins.records.recipe import compose_recipe, record
 from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.captions import caption
@@ -36,6 +35,7 @@ from fairseq_plugins.runner.progress import Progress
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.statistics.judged import JudgedTable
 from tests.quick import first_of_each_kind
+from tests.recipes import compose_recipe, record
 from tests.tables.fake_commands import FakeCommands
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"

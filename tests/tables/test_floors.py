@@ -12,9 +12,8 @@ from fairseq_plugins.records.data import DataDescription
 from fairseq_plugins.report.floors import floors_section
 from fairseq_plugins.report.render import render
 from fairseq_plugins.statistics.comparisons import gather
-from fairseq_plugins.statistics.floors import best_floor, floors_of
 from fairseq_plugins.statistics.inference import above
-from fairseq_plugins.statistics.judged import JudgedTable
+from fairseq_plugins.statistics.judged import JudgedTable, best_floor, floors_of
 from fairseq_plugins.statistics.verdicts import Numbers, judge
 
 TEST = PERPLEXITIES[1]

@@ -8,7 +8,8 @@ from omegaconf import OmegaConf
 
 import fairseq_plugins.registration  # noqa: F401
 from fairseq_plugins.experiments.glue_columns import LRPE_RATES
-from fairseq_plugins.records.recipe import NOT_THE_EXPERIMENT, compose_recipe
+from fairseq_plugins.records.recipe import NOT_THE_EXPERIMENT
+from tests.recipes import compose_recipe
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 RECIPES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))

@@ -13,8 +13,9 @@ from fairseq_plugins.experiments.glue import BERT_GLUE
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.glue.tasks import GLUE, TASKS, TOY_GLUE
 from fairseq_plugins.papers import PUBLISHED, SCALE_NAMES
-from fairseq_plugins.records.recipe import compose_recipe, record, total_batch
+from fairseq_plugins.records.recipe import total_batch
 from fairseq_plugins.records.runs import Run
+from tests.recipes import compose_recipe, record
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 # Training examples and batch sizes of fairseq's recipes.

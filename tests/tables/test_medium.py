@@ -17,7 +17,7 @@ from fairseq_plugins.papers.bert import MEDIUM_ROWS
 from fairseq_plugins.records.recipe import total_batch
 from fairseq_plugins.records.results import check_result, load_result
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.report.short_then_long import short_sample_sentences
+from fairseq_plugins.report.observations import short_sample_sentences
 from fairseq_plugins.runner import table_run
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.statistics.judged import JudgedTable

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from fairseq_plugins.papers.lrpe import TABLE_2
-from fairseq_plugins.report.pairwise_runs import WIDTH, compare, draw, mean_curves
+from fairseq_plugins.report.pairwise_runs import WIDTH, compare, draw
 from fairseq_plugins.statistics.inference import difference, holm
+from fairseq_plugins.statistics.series import average
 
 COLUMN = TABLE_2.ranked_by
 
@@ -82,7 +83,7 @@ def test_marks_in_the_picture_stand_in_the_order_of_their_numbers():
 
 def test_pictures_are_written(real_pictures, tmp_path):
     pairwise = compare(["rope", "xl"], "linear", TABLE_2, [*results(A, "rope"), *results(B, "xl")])
-    curves = mean_curves({"rope": [{10: 3.0, 20: 2.0}, {10: 5.0, 20: 2.0, 30: 1.0}], "xl": []})
-    assert curves == {"rope": [(10, 16.0), (20, 4.0)]}
-    for path in draw(pairwise, curves, tmp_path / "picture"):
+    runs = [{10: 3.0, 20: 2.0}, {10: 5.0, 20: 2.0, 30: 1.0}]
+    assert average(runs) == [(10, 4.0), (20, 2.0)]
+    for path in draw(pairwise, {"rope": runs, "xl": []}, tmp_path / "picture"):
         assert path.stat().st_size > 1000

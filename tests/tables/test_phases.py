@@ -6,9 +6,8 @@ import pytest
 
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
-from fairseq_plugins.records.phases import training_phases
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner.phase_times import phase_table
+from fairseq_plugins.runner.phase_times import phase_table, training_phases
 
 # Seconds, and the line as Hydra's commands write it; two stretches with an hour between them.
 LOG = [

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from fairseq_plugins.cli.train_table import main
+from fairseq_plugins.common.root import from_root
+from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.experiments.training import PretrainedModel
@@ -30,7 +32,7 @@ def publish(place: Path, content: str = "weights", name: str = PUBLISHED) -> Pre
     path = place / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content)
-    return PretrainedModel.read(place, path)
+    return PretrainedModel(from_root(path, place), sha256(path))
 
 
 def work(place: Path, start: PretrainedModel | None, run: Run = RUN) -> tuple[int, FakeCommands]:

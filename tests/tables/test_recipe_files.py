@@ -9,8 +9,13 @@ import pytest
 from fairseq_plugins.cli.train_table import main
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.experiments import experiment_of
-from fairseq_plugins.records.identity import fault_of
-from fairseq_plugins.records.recipe_files import FOLDER, digest_of, split_config, write_result
+from fairseq_plugins.records.recipe_files import (
+    FOLDER,
+    digest_of,
+    fault_of,
+    split_config,
+    write_result,
+)
 from fairseq_plugins.records.results import Result, load_result, read_result, run_of
 
 ROOT = Path(__file__).resolve().parents[2]

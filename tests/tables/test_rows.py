@@ -10,7 +10,6 @@ from hydra import compose
 from fairseq_plugins.encodings import ENCODINGS, expand_name, get_entry
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.devices import Devices
-from fairseq_plugins.experiments.lm import EVALUATIONS
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.experiments.rows import (
     check_rows,
@@ -23,9 +22,9 @@ from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.records import recipe
-from fairseq_plugins.records.recipe import compose_recipe, record
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner.plan import plan
+from tests.recipes import compose_recipe, record
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
@@ -169,5 +168,7 @@ def test_every_scale_says_how_its_data_is_made(name):
 
 
 def test_a_language_model_is_evaluated_with_and_without_more_context():
-    assert all(evaluation.contexts[0] == 0 for evaluation in EVALUATIONS.values())
-    assert EVALUATIONS["paper"].contexts == (0, 400)
+    planned = plan_run(CONFIGS, Run("table2", "paper", "rope", "linear", 1), Devices(8))
+    logs = [step.log for step in planned.steps(planned.final)]
+    assert logs[:2] == ["eval-valid.log", "eval-test.log"]
+    assert logs[2:] == ["eval-valid_context_400.log", "eval-test_context_400.log"]

@@ -9,9 +9,9 @@ import pytest
 
 from fairseq_plugins.common import data_commands
 from fairseq_plugins.records.recipe_files import read_content
-from fairseq_plugins.site import maps
 from fairseq_plugins.site.build import build
 from fairseq_plugins.site.claims import claim_views
+from fairseq_plugins.site.figures import maps
 from fairseq_plugins.site.markdown import inline, to_html
 from fairseq_plugins.site.reading import read_evidence
 from fairseq_plugins.site.runs import script
@@ -132,7 +132,7 @@ def test_damaged_measurements_of_speed_are_named(evidence: Evidence, site: Path)
 
 
 def test_table_9_has_the_papers_speed_the_target_and_a_verdict(evidence: Evidence) -> None:
-    speeds = {(one.row, one.attention): one for one in table9(evidence)["cpu"]}
+    speeds = {(one.row, one.group): one for one in table9(evidence)["cpu"]}
     rope, per = speeds["rope", "linear"], speeds["per", "linear"]
     assert (rope.paper, rope.bound) == (0.97, "at least 0.98")
     assert rope.value is not None
@@ -161,7 +161,7 @@ def test_links_lead_to_places_on_the_site_or_are_text() -> None:
 def test_a_figures_matrices_are_maps_with_named_axes() -> None:
     square = [[float(i * j) for j in range(9)] for i in range(9)]
     panels = dict(
-        maps.maps(
+        maps(
             {
                 "learned, absolute": {"dot_products": square, "by_offset": [0.0] * 17},
                 "shaw, relative": {"dot_products": square},

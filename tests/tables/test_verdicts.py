@@ -22,9 +22,9 @@ from fairseq_plugins.papers.claims import (
 )
 from fairseq_plugins.report.claims_page import as_data, render_claims
 from fairseq_plugins.statistics.claims import best_verdicts, printed, without_needless
-from fairseq_plugins.statistics.derived import updates_to
 from fairseq_plugins.statistics.inference import Estimate
 from fairseq_plugins.statistics.judged import JudgedTable
+from fairseq_plugins.statistics.series import updates_to
 from fairseq_plugins.statistics.table_results import read_numbers
 from fairseq_plugins.statistics.verdicts import (
     NOT_RUN,
