@@ -110,6 +110,15 @@ def test_classifiers_name_the_pythons_that_are_asked_for():
     assert len(set(PROJECT["classifiers"])) == len(PROJECT["classifiers"])
 
 
+def test_badges_say_what_pyproject_says(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    drawn = importlib.import_module("badges").badges()
+    kept = {path.name: path.read_text() for path in (ROOT / "docs" / "badges").iterdir()}
+    assert kept == drawn, "`python docs/badges.py` writes them"
+    assert f">{PROJECT['version']}</text>" in kept["version.svg"]
+    assert all(f"docs/badges/{name}" in (ROOT / "README.md").read_text() for name in kept)
+
+
 def test_no_version_stands_in_two_files():
     assert not RUNTIME.keys() & TOOLS.keys()
 
