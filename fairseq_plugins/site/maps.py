@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fairseq_plugins.common.matrices import is_packed, unpack
 from fairseq_plugins.site import charts
 
 LEAST = 8  # least length of a matrix or list
@@ -39,7 +40,9 @@ def maps(content: Mapping[str, Any], above: str = "") -> list[Panel]:
     panels: list[Panel] = []
     for key, value in content.items():
         name = f"{above}: {_words(key)}" if above else _words(key)
-        if isinstance(value, Mapping) and value and all(map(_is_list, value.values())):
+        if is_packed(value):
+            panels.append((name, _map(key, unpack(value).tolist(), above)))
+        elif isinstance(value, Mapping) and value and all(map(_is_list, value.values())):
             panels.append((name, _lines(key, value)))  # one chart for all lists
         elif isinstance(value, Mapping):
             panels += maps(value, f"{above}: {key}" if above else key)
