@@ -60,7 +60,7 @@ def _in_fewer_bits(embedded: re.Match[bytes]) -> bytes:
     from PIL import Image
 
     with Image.open(BytesIO(base64.b64decode(embedded[0]))) as image:
-        is_opaque = image.convert("RGBA").getextrema()[3] == (255, 255)
+        is_opaque = image.convert("RGBA").getchannel("A").getextrema() == (255, 255)
         pixels = image.convert("RGB")
     for smaller in (pixels.convert("L"), pixels.quantize(256, dither=Image.Dither.NONE)):
         if is_opaque and smaller.convert("RGB").tobytes() == pixels.tobytes():
