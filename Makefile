@@ -43,7 +43,7 @@ quickstart: $(RUNTIME) ## set up, generate the corpus, train and print the toy t
 	$(ALL_CORES) PYTHON="$(VENV_BIN)/python" scripts/table2.sh --scale toy \
 	    --rows none,base,rope,lrpe_type2 --attention linear,vanilla
 
-rehearse-paper: $(RUNTIME) ## set up, build every model of scale paper without numbers, train one of each kind for three updates
+rehearse-paper: $(RUNTIME) ## set up, build every model of scale paper without numbers, train one of each kind for three updates in up to eight processes
 	PATH="$(VENV_BIN):$$PATH" $(VENV)/bin/python -m fairseq_plugins rehearse --train lm,mlm,mt
 
 QUICK_TESTS = PATH="$(VENV_BIN):$$PATH" OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest \

@@ -92,7 +92,7 @@ def measure(job: Sequence[str], most: int) -> dict[str, int]:
     Raises:
         WorkError: the job failed; the message has the end of its log.
     """
-    from benchmarks.processes import PeakOfChildren
+    from fairseq_plugins.common.processes import PeakOfChildren
     from fairseq_plugins.runner.launcher import ProcessLauncher
 
     with tempfile.TemporaryDirectory() as name:

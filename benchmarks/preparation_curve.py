@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.context import Context, add_folders
-from benchmarks.processes import PeakOfChildren, resident
 from benchmarks.record import measured
 from fairseq_plugins.common.errors import WorkError
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.files import reading, write_json
 from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.common.processes import PeakOfChildren, resident
 
 if TYPE_CHECKING:  # slow to import; --help stays fast
     from fairseq_plugins.translation.folders import ParallelBuild

@@ -114,7 +114,7 @@ for name, error in errors.items():
 # %% [markdown]
 # ## What does it do?
 #
-# Kernel, decay and attention of untrained encodings, side by side (matplotlib, extra `figures`).
+# Kernel and attention of untrained encodings, side by side (matplotlib, extra `figures`).
 # `fairseq-pe analyse picture alibi rope` makes the same of any names.
 
 # %%

@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from fairseq_plugins.common.extras import EXTRAS, extra_of
+from fairseq_plugins.common.pictures import MOST_BYTES
 
 ROOT = Path(__file__).parents[1]
 DISTRIBUTIONS = {
@@ -108,6 +109,15 @@ def test_classifiers_name_the_pythons_that_are_asked_for():
     least = int(PROJECT["requires-python"].removeprefix(">=3."))
     assert minors == list(range(least, least + len(minors)))
     assert len(set(PROJECT["classifiers"])) == len(PROJECT["classifiers"])
+
+
+def test_badges_say_what_pyproject_says(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    drawn = importlib.import_module("badges").badges()
+    kept = {path.name: path.read_text() for path in (ROOT / "docs" / "badges").iterdir()}
+    assert kept == drawn, "`python docs/badges.py` writes them"
+    assert f">{PROJECT['version']}</text>" in kept["version.svg"]
+    assert all(f"docs/badges/{name}" in (ROOT / "README.md").read_text() for name in kept)
 
 
 def test_no_version_stands_in_two_files():
@@ -292,6 +302,21 @@ def test_triton_is_imported_by_its_own_modules_only():
 def test_the_page_on_installing_has_every_extra():
     rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE)
     assert sorted(rows) == sorted(EXTRAS_OF_USERS)
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="an archive has no index")
+def test_no_file_is_larger_than_the_hook_allows():
+    """The hook has no exceptions, and figures are saved within its limit."""
+    (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    (hook,) = [one for one in local["hooks"] if one["id"] == "large-files"]
+    (limit,) = re.findall(r"--enforce-all --maxkb=(\d+)$", hook["entry"])
+    most = 1024 * int(limit)
+    assert "exclude" not in hook and "files" not in hook and most == MOST_BYTES
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    sizes = {name: (ROOT / name).lstat().st_size for name in listed.stdout.split("\0")[:-1]}
+    assert {name: size for name, size in sizes.items() if size > most} == {}
 
 
 def test_no_file_is_longer_than_350_lines():

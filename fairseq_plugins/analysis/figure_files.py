@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from fairseq_plugins.common import matrices
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.pages import Page, bullets, figure_site_link, made
 from fairseq_plugins.common.pictures import save_picture
 
 DIGITS = 4  # significant digits of numbers
-# Matrices are large: they get fewer digits, and entries below this share of the largest become 0.
+# Matrices have fewer digits, and entries below this share of the largest become 0; large ones are
+# packed.
 MATRIX_DIGITS, LEAST = 3, 1e-6
 COLUMNS = 4
 # Percentiles of a map's numbers that bound its grey scale.
@@ -86,7 +88,7 @@ def write_figure(
         command: the command that makes the figure.
     """
     save_picture(figure.picture, stem)
-    write_json(stem.with_suffix(".json"), rounded(figure.numbers), indent=None)
+    write_numbers(stem.with_suffix(".json"), figure.numbers)
     result = [f"![{title}]({stem.name}.png)"]
     result += [f"**By the numbers here.** {figure.agreement}"] if figure.agreement else []
     files = (
@@ -100,11 +102,26 @@ def write_figure(
     page.write(stem.with_suffix(".md"))
 
 
+def write_numbers(path: Path, numbers: Mapping[str, Any]) -> None:
+    """Write a figure's numbers, rounded, with a note on how packed matrices are read."""
+    content = rounded(numbers)
+    note = {"matrices": matrices.NOTE} if _has_packed(content) else {}
+    write_json(path, {**note, **content}, indent=None)
+
+
+def _has_packed(value: Any) -> bool:
+    return matrices.is_packed(value) or (
+        isinstance(value, Mapping) and any(map(_has_packed, value.values()))
+    )
+
+
 def rounded(value: Any) -> Any:
     """Round numbers in nested values to `DIGITS` significant digits; non-finite ones become None.
 
-    Matrices (tensors of two or more dimensions) get `MATRIX_DIGITS`.
+    Matrices (tensors of two or more dimensions) get `MATRIX_DIGITS`; large ones are packed.
     """
+    if isinstance(value, Tensor) and value.dim() == 2 and value.numel() >= matrices.LEAST:
+        return matrices.pack(value.numpy())
     if isinstance(value, Tensor) and value.dim() > 1:
         finite = value[value.isfinite()].abs()
         least = LEAST * float(finite.max()) if len(finite) else 0.0

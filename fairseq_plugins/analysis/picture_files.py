@@ -17,6 +17,9 @@ COLUMNS = 3
 WIDTH, HEIGHT, TITLE = 4.2, 3.1, 0.3  # inches of a panel, and of the figure's title
 MARGINS = (0.5, 0.2, 0.45, 0.3)  # inches left, right, below and above each panel
 DPI = 80  # many pictures stand on one page
+# Of several encodings: inches of a panel, and resolution for a page of 900 pixels at twice that.
+ENCODINGS_ACROSS = 2
+SMALL_WIDTH, SMALL_HEIGHT, SMALL_DPI = 2.4, 2.3, 150
 DIGITS = 3  # significant
 _WORDS = {
     ("content", "content"): ("q^T W k", "W"),
@@ -152,24 +155,54 @@ def _draw_behaviour(picture: Any, panels: Sequence[Any], seen: EncodingPicture) 
 
 
 def draw_side_by_side(all_seen: Sequence[EncodingPicture]) -> Any:
-    """Draw kernel, decay and attention of several encodings, a column for each.
+    """Draw kernel and attention map of several encodings, two encodings in each line.
 
-    Kernels have one scale, so that sizes can be compared.
+    Kernels have one scale, that of the means of heads: lines of single heads may leave it.
     """
-    picture, panels = _grid(3, len(all_seen), "untrained encodings side by side")
-    for own, seen in zip(panels.T, all_seen, strict=True):
-        _draw_behaviour(picture, own, seen)
-        own[0].set_title(f"{seen.name} ({seen.kind})\n{own[0].get_title()}", fontsize=9)
-    lows, highs = zip(*(kernel.get_ylim() for kernel in panels[0]), strict=True)
-    for kernel in panels[0]:
-        kernel.set_ylim(min(lows), max(highs))
+    from matplotlib.figure import Figure
+
+    across = min(ENCODINGS_ACROSS, len(all_seen))
+    rows = -(-len(all_seen) // across)
+    size = (SMALL_WIDTH * 2 * across, SMALL_HEIGHT * rows)
+    picture = Figure(figsize=size, layout="constrained")
+    panels = picture.subplots(rows, 2 * across, squeeze=False)
+    means = [seen.kernel.mean(0) for seen in all_seen]
+    low = min(float(mean.min()) for mean in means)
+    high = max(float(mean.max()) for mean in means)
+    room = 0.05 * (high - low) or 1.0
+    for panel in panels.ravel():
+        panel.set_axis_off()
+    for number, seen in enumerate(all_seen):
+        row, column = divmod(number, across)
+        kernel, weights = panels[row, 2 * column : 2 * column + 2]
+        _draw_small(kernel, weights, seen)
+        kernel.set_ylim(low - room, high + room)
     return picture
+
+
+def _draw_small(kernel: Any, weights: Any, seen: EncodingPicture) -> None:
+    """Draw kernel and attention map of an encoding, without a scale of the map."""
+    for panel in (kernel, weights):
+        panel.set_axis_on()
+        panel.tick_params(labelsize=8)
+    kind = ", causal" if seen.causal else ""
+    for line in seen.kernel.tolist():
+        kernel.plot(seen.offsets, line, linewidth=0.7, alpha=0.7)
+    kernel.plot(seen.offsets, seen.kernel.mean(0).tolist(), color="black", linewidth=1.1)
+    kernel.set_title(f"{seen.name}{kind}: kernel", fontsize=9)
+    kernel.set_xlabel("key minus query", fontsize=8)
+    kernel.set_ylabel("mean logit", fontsize=8)
+    kernel.grid(alpha=0.3)
+    weights.imshow(seen.weights.numpy(), cmap="Greys", vmin=0, interpolation="nearest")
+    weights.set_title(f"{seen.name}: attention", fontsize=9)
+    weights.set_xlabel("key", fontsize=8)
+    weights.set_ylabel("query", fontsize=8)
 
 
 def write_side_by_side(all_seen: Sequence[EncodingPicture], folder: Path) -> None:
     """Write a picture of several encodings, <name>-<name>-... .png and .svg."""
     stem = folder / "-".join(seen.name for seen in all_seen)
-    save_picture(draw_side_by_side(all_seen), stem, dpi=DPI)
+    save_picture(draw_side_by_side(all_seen), stem, dpi=SMALL_DPI)
 
 
 def _lines(panel: Any, x: Sequence[int], values: Tensor, title: str) -> None:

@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING
 from fairseq_plugins.cli.table_options import TFLOPS
 from fairseq_plugins.common.errors import WorkError
 from fairseq_plugins.common.exit_status import command
-from fairseq_plugins.common.option_types import words
+from fairseq_plugins.common.option_types import number, words
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.root import ROOT, configs_folder
+from fairseq_plugins.common.root import (
+    ROOT,
+    add_folder_options,
+    apply_folder_options,
+    configs_folder,
+)
 from fairseq_plugins.papers import PAPERS, TABLES
 
 if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
@@ -28,9 +33,11 @@ def get_parser() -> argparse.ArgumentParser:
         description="Compose every recipe of scale paper and build every model with the papers' "
         "vocabulary, without numbers in it; write a page with parameters, tokens per update, "
         "memory per GPU and GPU-hours of each row, and the settings beside LRPE's Table 7.",
-        epilog="`--train KIND` also trains a model of that kind here, in full precision on "
-        "generated text with the papers' vocabulary: two updates, a checkpoint, a third update "
-        "from it in two processes, and the table's evaluation; what it took is added to the page.",
+        epilog="`--train KIND` also trains a model of that kind here, in full precision with the "
+        "papers' vocabulary, on the first lines of the paper's corpus or of the largest one of its "
+        "kind below --data-root, else on generated text: two updates in several processes, a "
+        "checkpoint, a third update from it in half as many, and the table's evaluation; what it "
+        "took is added to the page.",
     )
     add = parser.add_argument
     tables, text = words("--tables", [*TABLES]), f"(default: {names})"
@@ -39,6 +46,9 @@ def get_parser() -> argparse.ArgumentParser:
     add("--rows", type=words("--rows"), metavar="A,B", help=text)
     add("--tflops", type=float, default=TFLOPS, metavar="N", help=f"of a GPU (default: {TFLOPS:g})")
     add("--train", default="", metavar="KINDS", help="of lm, mlm, mt, joined by commas")
+    text = "of a training, 2 to 8 (default: as many as fit into the free memory)"
+    add("--processes", type=number("--processes", 1), metavar="N", help=text)
+    add_folder_options(parser, ["data", "checkpoints"])
     add("--output", type=Path, default=OUTPUT, metavar="FILE", help=f"(default: {OUTPUT})")
     return parser
 
@@ -49,7 +59,11 @@ def _run(args: argparse.Namespace) -> None:
     from fairseq_plugins.runner.cost_estimates import check_rate, vocabulary_of
 
     check_rate(args.tflops)
-    kinds = rehearsed_training.kinds(args.train)
+    apply_folder_options(args)
+    trainings = [
+        rehearsed_training.plan(ROOT, kind, args.processes)
+        for kind in rehearsed_training.kinds(args.train)
+    ]
     rehearsed, settings = {}, {}
     for name in args.tables:
         print(f"{name}: composing", flush=True)
@@ -69,11 +83,13 @@ def _run(args: argparse.Namespace) -> None:
     if problems:
         listed = "; ".join(f"{n} {one.row} under {one.attention}" for n, one in problems)
         raise WorkError(f"{len(problems)} models cannot be built: {listed}")
-    for kind in kinds:
-        took = rehearsed_training.train(ROOT, kind)
+    heading = "\n## Trained on this machine, on a CPU\n"
+    for training in trainings:
+        took = rehearsed_training.train(ROOT, training)
         print(took, flush=True)
         with args.output.open("a", encoding="utf-8") as written:
-            written.write(f"\nTrained on this machine: {took}.\n")
+            written.write(f"{heading}\n- {took}.\n")
+        heading = ""
 
 
 def _planned(name: str, rows: Sequence[str] | None) -> "list[PlannedRun]":

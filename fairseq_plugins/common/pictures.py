@@ -1,5 +1,7 @@
 """Reproducible PNG and SVG files of figures."""
 
+import base64
+import re
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -7,6 +9,11 @@ from typing import IO, Any
 from fairseq_plugins.common.files import writing
 
 DPI = 110
+MOST_BYTES = 500 * 1024  # of a file of the repository; .pre-commit-config.yaml has it too
+_COARSER = 0.85  # resolution of the next try for a PNG of more bytes
+_FONTS = ["DejaVu Sans"]  # an SVG has the list with every text
+_INDENT = re.compile(rb"\n +(?=<)")
+_EMBEDDED = re.compile(rb"(?<=data:image/png;base64,)([^\"]+)")
 
 
 def save_picture(picture: Any, stem: Path, dpi: int = DPI) -> None:
@@ -16,19 +23,48 @@ def save_picture(picture: Any, stem: Path, dpi: int = DPI) -> None:
     # A fixed salt makes the ids inside an SVG reproducible; matplotlib takes "none" for no salt.
     salt = f"{stem.name}.svg" if stem.name == "none" else stem.name
     with (
-        rc_context({"svg.hashsalt": salt, "svg.fonttype": "none"}),
+        rc_context({"svg.hashsalt": salt, "svg.fonttype": "none", "font.sans-serif": _FONTS}),
         writing(stem.with_suffix(".png"), stem.with_suffix(".svg")) as (png, svg),
     ):
         save_png(picture, png, dpi)
-        picture.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+        drawn = BytesIO()
+        picture.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
+        svg.write(smaller_svg(drawn.getvalue()))
 
 
-def save_png(picture: Any, file: IO[bytes], dpi: int = DPI) -> None:
-    """Write a matplotlib figure as PNG with at most 256 colours, half the size."""
+def save_png(picture: Any, file: IO[bytes], dpi: float = DPI) -> None:
+    """Write a matplotlib figure as PNG with at most 256 colours, half the size.
+
+    The resolution is lowered until the file has at most `MOST_BYTES`.
+    """
     from PIL import Image
 
-    drawn = BytesIO()
+    drawn, few = BytesIO(), BytesIO()
     picture.savefig(drawn, format="png", dpi=dpi, metadata={"Software": None})
     with Image.open(drawn) as image:
-        few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
-    few.save(file, format="PNG", optimize=True)
+        reduced = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    reduced.save(few, format="PNG", optimize=True)
+    if few.tell() > MOST_BYTES:
+        save_png(picture, file, dpi * _COARSER)
+    else:
+        file.write(few.getvalue())
+
+
+def smaller_svg(svg: bytes) -> bytes:
+    """Return an SVG without indents, with its images stored in less room, as the same pixels."""
+    return _INDENT.sub(b"\n", _EMBEDDED.sub(_in_fewer_bits, svg))
+
+
+def _in_fewer_bits(embedded: re.Match[bytes]) -> bytes:
+    """Return an opaque PNG in greys, or in at most 256 colours; another one as it is."""
+    from PIL import Image
+
+    with Image.open(BytesIO(base64.b64decode(embedded[0]))) as image:
+        is_opaque = image.convert("RGBA").getchannel("A").getextrema() == (255, 255)
+        pixels = image.convert("RGB")
+    for smaller in (pixels.convert("L"), pixels.quantize(256, dither=Image.Dither.NONE)):
+        if is_opaque and smaller.convert("RGB").tobytes() == pixels.tobytes():
+            file = BytesIO()
+            smaller.save(file, format="PNG", optimize=True)
+            return base64.b64encode(file.getvalue())
+    return embedded[0]

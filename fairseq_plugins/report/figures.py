@@ -12,7 +12,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure as Picture
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from fairseq_plugins.analysis.figure_files import rounded
+from fairseq_plugins.analysis.figure_files import write_numbers
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.experiments.identical_words import PATTERN
@@ -299,9 +299,7 @@ def draw_attention(
     numbers: dict[str, Any] = {}
     for panel, row in zip(panels, rows, strict=False):
         weights = np.load(files[row])
-        numbers[f"{row}-{runs[row].attention}-s{runs[row].seed}"] = rounded(
-            torch.from_numpy(weights)
-        )
+        numbers[f"{row}-{runs[row].attention}-s{runs[row].seed}"] = torch.from_numpy(weights)
         darkest = float(np.percentile(weights, BLACKEST))
         panel.set_axis_on()
         shades = PowerNorm(0.5, vmin=0.0, vmax=darkest, clip=True)
@@ -311,5 +309,5 @@ def draw_attention(
     picture.suptitle(f"{figure.source}, scale {scale}")
     base = stem(folder, table, figure, scale)
     what = "weights of attention by run: a line for each query, a number for each key"
-    write_json(base.with_suffix(".json"), {"what": what, "weights": numbers}, indent=None)
+    write_numbers(base.with_suffix(".json"), {"what": what, "weights": numbers})
     save_picture(picture, base)

@@ -1,17 +1,18 @@
-"""Trainings of scale paper for a few updates on a CPU: real sizes and commands, generated text."""
+"""Trainings of scale paper for a few updates on a CPU, with the real sizes and commands."""
 
-import resource
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common import memory
 from fairseq_plugins.common.checkpoints import LAST, read_updates
 from fairseq_plugins.common.errors import OptionError, WorkError
+from fairseq_plugins.common.processes import PeakOfChildren
 from fairseq_plugins.common.root import configs_folder, root_folder
 from fairseq_plugins.experiments.devices import Devices
-from fairseq_plugins.experiments.planned import plan_run
+from fairseq_plugins.experiments.planned import PlannedRun, plan_run
 from fairseq_plugins.experiments.training import train_command
 from fairseq_plugins.records.recipe import hydra_word
 from fairseq_plugins.records.runs import Run
@@ -19,25 +20,33 @@ from fairseq_plugins.runner.commands import executable, run_command
 from fairseq_plugins.runner.cost_estimates import vocabulary_of
 from fairseq_plugins.runner.launcher import Launcher, ProcessLauncher
 from fairseq_plugins.runner.rehearsal import GIB, count_parameters, memory_of
+from fairseq_plugins.runner.rehearsed_data import (
+    fill_dictionary,
+    find_corpus,
+    languages,
+    take_part,
+)
 
 UPDATES = 2
+MOST_PROCESSES, LEAST_PROCESSES = 8, 2  # as on the papers' GPUs; half of them resume
 _TEXT = ("--train-sentences", "600", "--valid-sentences", "20", "--test-sentences", "20")
 _PAIRS = ("--train-pairs", "600", "--valid-pairs", "20", "--test-pairs", "20")
 # fairseq's own symbols, which are in no dict.txt.
 _SPECIAL = 4
+# Bytes of a process beside its model: Python, PyTorch and fairseq; and of each parameter, the
+# buffer of legacy_ddp in which gradients are summed.
+_PROGRAM, _SUMMED = 0.6 * GIB, 4
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of model: the table whose recipe is rehearsed, and the words that generate its data.
+    """A kind of model: the table whose recipe is rehearsed, and the words that generate text.
 
-    settings: overrides that the generated data need. more_symbols: that its task adds to the
-    dictionary.
+    more_symbols: that its task adds to the dictionary.
     """
 
     table: str
     prepare: tuple[str, ...]
-    settings: tuple[str, ...] = ()
     more_symbols: int = 0
 
 
@@ -48,13 +57,9 @@ KINDS: Mapping[str, Kind] = {
         ("fairseq_plugins.data.prepare_mlm", "toy", "--merges", "60", *_TEXT),
         more_symbols=1,
     ),
-    "mt": Kind(
-        "table4",
-        ("fairseq_plugins.translation.prepare", "toy", "--merges", "60", *_PAIRS),
-        ("task.source_lang=qaa", "task.target_lang=qab"),
-    ),
+    "mt": Kind("table4", ("fairseq_plugins.translation.prepare", "toy", "--merges", "60", *_PAIRS)),
 }
-# One sample a step, in full precision, since a CPU has no other.
+# One sample a step and process, in full precision, since a CPU has no other.
 _ON_A_CPU = (
     "common.cpu=true",
     "common.fp16=false",
@@ -63,18 +68,22 @@ _ON_A_CPU = (
     "optimization.update_freq=[1]",
     "checkpoint.save_interval_updates=0",
 )
-_ALONE = ("distributed_training.distributed_world_size=1",)
-_PROCESSES = 2
-# All of them are needed: without the first each process trains alone.
-_TOGETHER = (
-    f"distributed_training.distributed_world_size={_PROCESSES}",
-    "distributed_training.distributed_backend=gloo",
-    "distributed_training.ddp_backend=legacy_ddp",
-    "distributed_training.distributed_init_method=env://",
-    "distributed_training.distributed_no_spawn=true",
-    "distributed_training.distributed_rank=${oc.env:RANK}",
-)
-_TORCHRUN = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={_PROCESSES}")
+
+
+@dataclass(frozen=True)
+class RehearsedTraining:
+    """A training to rehearse.
+
+    vocabulary: size of the paper's dictionary. corpus: prepared folder whose first lines it reads,
+    None for generated text. processes: of the first two updates. memory: estimated bytes of each.
+    """
+
+    kind: str
+    planned: PlannedRun
+    vocabulary: int
+    corpus: Path | None
+    processes: int
+    memory: float
 
 
 def kinds(text: str) -> list[str]:
@@ -85,68 +94,138 @@ def kinds(text: str) -> list[str]:
     return names
 
 
-def train(
-    root: Path,
-    name: str,
-    row: str = "base",
-    launcher: Launcher | None = None,
-    scale: str = "paper",
-) -> str:
-    """Train two updates, a third one in two processes over gloo, and evaluate the checkpoint.
+def plan(
+    root: Path, name: str, processes: int | None = None, row: str = "base", scale: str = "paper"
+) -> RehearsedTraining:
+    """Plan the rehearsal of a kind in `KINDS`.
 
-    name: key of `KINDS`. Returns what it took. Raises WorkError with the end of the log if a
-    command failed.
+    processes: of the first two updates; None for as many as fit into the free memory.
+
+    Raises OptionError: too few or too many processes.
     """
-    kind, launch = KINDS[name], launcher or ProcessLauncher(root)
-    planned = plan_run(
-        configs_folder(root), Run(kind.table, scale, row, "vanilla", 1), Devices(gpus=1)
-    )
+    if processes is not None and not LEAST_PROCESSES <= processes <= MOST_PROCESSES:
+        raise OptionError(
+            f"--processes must be from {LEAST_PROCESSES} to {MOST_PROCESSES}, but is {processes}"
+        )
+    run = Run(KINDS[name].table, scale, row, "vanilla", 1)
+    planned = plan_run(configs_folder(root), run, Devices(gpus=1))
     vocabulary = vocabulary_of(root, planned.final.data)
-    data = root_folder("data") / "rehearsal" / name
-    folder = root_folder("checkpoints") / "rehearsal" / name
+    parameters = count_parameters(planned.final, vocabulary)
+    model = memory_of(_in_full_precision(planned.final.config), parameters, vocabulary)
+    each = model + _SUMMED * parameters + _PROGRAM
+    count = _fitting(name, processes, each, memory.available())
+    return RehearsedTraining(name, planned, vocabulary, find_corpus(root, name), count, each)
+
+
+def _fitting(name: str, processes: int | None, each: float, available: int | None) -> int:
+    """Return the number of processes, checked against the free memory (OptionError: no room)."""
+    if available is None:
+        return processes or MOST_PROCESSES
+    fitting = min(MOST_PROCESSES, int(available / each))
+    count = processes or max(fitting, LEAST_PROCESSES)
+    if count > fitting:
+        raise OptionError(
+            f"--processes must be at most {fitting} for {name}, since each takes some "
+            f"{each / GIB:.1f} GiB and {available / GIB:.1f} GiB are free, but is {count}"
+        )
+    return count
+
+
+def train(root: Path, rehearsed: RehearsedTraining, launcher: Launcher | None = None) -> str:
+    """Train two updates over gloo, a third one in half as many processes, and evaluate.
+
+    Returns what was done. Raises WorkError with the end of the log if a command failed.
+    """
+    launch = launcher or ProcessLauncher(root)
+    planned, folder = rehearsed.planned, root_folder("checkpoints") / "rehearsal" / rehearsed.kind
+    data = folder / "data"
     training = replace(planned.final, folder=folder, data_elsewhere=data)
-    for path in (data, folder):
-        shutil.rmtree(root / path, ignore_errors=True)
+    shutil.rmtree(root / folder, ignore_errors=True)
     (root / folder).mkdir(parents=True)
     log, checkpoint = root / folder / "train.log", folder / LAST
-    run_command(launch, ["python", "-m", *kind.prepare, "--output", data.as_posix()], log)
-    for dictionary in (root / data).glob("dict*.txt"):
-        fill_dictionary(dictionary, vocabulary - _SPECIAL - kind.more_symbols)
+    text = _make_data(root, rehearsed, data, launch, log)
 
-    def update(last: int, how: Sequence[str], start: Sequence[str] = ()) -> None:
+    def update(last: int, processes: int) -> float:
         overrides = (
             *training.overrides,
             *_ON_A_CPU,
-            *kind.settings,
-            *how,
+            *_settings(root / data),
+            *_together(processes),
             f"task.data={hydra_word(data.as_posix())}",
             f"checkpoint.save_dir={hydra_word(folder.as_posix())}",
             f"optimization.max_update={last}",
         )
         _, *words = executable(train_command(training.variant.recipe, overrides))
-        run_command(launch, ["python", *start, *words], log)
+        with PeakOfChildren() as peak:
+            run_command(launch, ["python", *_start(processes), *words], log)
         found = read_updates(root / checkpoint)
         if found != last:
             raise WorkError(f"{checkpoint} must be of {last} updates, but is of {found}")
+        return peak.bytes / GIB
 
-    update(UPDATES, _ALONE)
-    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    count, half = rehearsed.processes, rehearsed.processes // 2
+    first = update(UPDATES, count)
     size = (root / checkpoint).stat().st_size
-    update(UPDATES + 1, _TOGETHER, _TORCHRUN)
+    resumed = update(UPDATES + 1, half)
     planned.experiment.measure(training, root / folder)  # ValueError: the log has no number
     for step in planned.experiment.steps(training, checkpoint, planned.run, 0):
         run_command(launch, step.command, root / folder / step.log)
         step.read(root / folder / step.log)
-    estimate = memory_of(
-        _in_full_precision(training.config), count_parameters(training, vocabulary), vocabulary
-    )
     shutil.rmtree(root / folder)
     return (
-        f"{name}: {UPDATES} updates of {kind.table}'s recipe ({row}) with at most "
-        f"{memory / GIB:.1f} GiB of memory ({estimate / GIB:.1f} GiB estimated, without Python "
-        f"and PyTorch themselves), a checkpoint of {size / 1e9:.2f} GB, another update from it in "
-        f"{_PROCESSES} processes, and its evaluation"
+        f"{rehearsed.kind}: {UPDATES} updates of {planned.run.table}'s recipe "
+        f"({planned.run.row}) on {text}, in {count} processes with at most {first:.1f} GiB of "
+        f"memory in all ({count * rehearsed.memory / GIB:.1f} GiB estimated), a checkpoint of "
+        f"{size / 1e9:.2f} GB, another update from it in {_counted(half)} ({resumed:.1f} GiB), "
+        "and its evaluation"
     )
+
+
+def _make_data(
+    root: Path, rehearsed: RehearsedTraining, data: Path, launch: Launcher, log: Path
+) -> str:
+    """Make the data folder, and say what text it has."""
+    kind = KINDS[rehearsed.kind]
+    if rehearsed.corpus is None:
+        run_command(launch, ["python", "-m", *kind.prepare, "--output", data.as_posix()], log)
+        text = "generated text"
+    else:
+        take_part(root / rehearsed.corpus, root / data)
+        text = f"the first lines of {rehearsed.corpus.name}"
+    for dictionary in (root / data).glob("dict*.txt"):
+        fill_dictionary(dictionary, rehearsed.vocabulary - _SPECIAL - kind.more_symbols)
+    return text
+
+
+def _settings(data: Path) -> tuple[str, ...]:
+    """Return the overrides that the languages of a translation folder need."""
+    pair = languages(data)
+    return (f"task.source_lang={pair[0]}", f"task.target_lang={pair[1]}") if pair else ()
+
+
+def _together(processes: int) -> tuple[str, ...]:
+    """Return the overrides for several processes over gloo; without one each trains alone."""
+    size = f"distributed_training.distributed_world_size={processes}"
+    if processes == 1:
+        return (size,)
+    return (
+        size,
+        "distributed_training.distributed_backend=gloo",
+        "distributed_training.ddp_backend=legacy_ddp",
+        "distributed_training.distributed_init_method=env://",
+        "distributed_training.distributed_no_spawn=true",
+        "distributed_training.distributed_rank=${oc.env:RANK}",
+    )
+
+
+def _start(processes: int) -> Sequence[str]:
+    if processes == 1:
+        return ()
+    return ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}")
+
+
+def _counted(processes: int) -> str:
+    return "one process" if processes == 1 else f"{processes} processes"
 
 
 def _in_full_precision(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,10 +235,3 @@ def _in_full_precision(config: Mapping[str, Any]) -> dict[str, Any]:
         "common": {**config["common"], "fp16": False, "bf16": False},
         "dataset": {**config["dataset"], "batch_size": 1, "max_tokens": None},
     }
-
-
-def fill_dictionary(path: Path, entries: int) -> None:
-    """Add entries that no text has to a dictionary, until it has so many."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    lines += [f"madeupword{number:06} 0" for number in range(entries - len(lines))]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,5 +1,6 @@
 """The builder of the site: pages from templates, and static files."""
 
+import gzip
 import json
 import shutil
 from collections import Counter
@@ -121,7 +122,7 @@ def build(
     _encodings(site, sorted(ENCODINGS) if pictures is None else pictures)
     for path in sorted(STATIC.rglob("*")):
         if path.is_file():
-            shutil.copyfile(path, _made(folder / "static" / path.relative_to(STATIC)))
+            _copy_static(path, folder / "static" / path.relative_to(STATIC))
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     say(f"{len(site.pages)} pages, {size / 1e6:.1f} MB: {folder / 'index.html'}")
     return site.pages
@@ -132,6 +133,14 @@ def check_output(folder: Path) -> None:
     is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     if not is_free and not (folder / MARKER).is_file():
         raise ValueError(f"--output must be a new folder or a report, but {folder} is neither")
+
+
+def _copy_static(path: Path, target: Path) -> None:
+    """Copy a static file, unpacked."""
+    if path.suffix == ".gz":
+        _made(target.with_suffix("")).write_bytes(gzip.decompress(path.read_bytes()))
+    else:
+        shutil.copyfile(path, _made(target))
 
 
 def _prepare(folder: Path) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.matrices import is_packed, unpack
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.papers.tables import Figure
 from fairseq_plugins.report.panels import Panel, panels_of, rankings_of
@@ -138,7 +139,9 @@ def maps(content: Mapping[str, Any], above: str = "") -> list[tuple[str, charts.
     panels: list[tuple[str, charts.Chart]] = []
     for key, value in content.items():
         name = f"{above}: {_words(key)}" if above else _words(key)
-        if isinstance(value, Mapping) and value and all(map(_is_list, value.values())):
+        if is_packed(value):
+            panels.append((name, _map(key, unpack(value).tolist(), above)))
+        elif isinstance(value, Mapping) and value and all(map(_is_list, value.values())):
             panels.append((name, _lines(key, value)))  # one chart for all lists
         elif isinstance(value, Mapping):
             panels += maps(value, f"{above}: {key}" if above else key)

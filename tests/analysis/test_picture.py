@@ -2,11 +2,14 @@
 
 import json
 import math
+import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from fairseq_plugins.analysis.picture import DIM, HEADS, build, definition_of, observe
 from fairseq_plugins.analysis.picture_files import (
@@ -15,12 +18,14 @@ from fairseq_plugins.analysis.picture_files import (
     page,
     to_json,
     write_picture,
+    write_side_by_side,
 )
 from fairseq_plugins.cli.analyse import main
 from fairseq_plugins.encodings import ENCODINGS, PositionFacts
 from tests.quick import first_of_each_kind
 
 LENGTH = 10
+ROOT = Path(__file__).parents[2]
 PNG = b"\x89PNG"  # what such a file begins with
 
 
@@ -72,11 +77,28 @@ def test_several_encodings_stand_side_by_side_on_one_scale(tmp_path: Path):
     words = ["rope", "alibi", "none", "--length", str(LENGTH), "--output", str(tmp_path)]
     assert main(["picture", *words]) == 0
     shown = " ".join(ElementTree.parse(tmp_path / "rope-alibi-none.svg").getroot().itertext())
-    assert all(f"{name} (bidirectional)" in shown for name in ("rope", "alibi", "none"))
-    assert shown.count("attention over a repeated word") == 3
+    for name in ("rope", "alibi", "none"):
+        assert f"{name}: kernel" in shown and f"{name}: attention" in shown
     figure = draw_side_by_side([look("alibi"), look("rope")])
-    kernels = [panel for panel in figure.axes if "kernel: mean" in panel.get_title()]
+    kernels = [panel for panel in figure.axes if "kernel" in panel.get_title()]
     assert len({panel.get_ylim() for panel in kernels}) == 1 and len(kernels) == 2
+    low, high = kernels[0].get_ylim()
+    means = [line.get_ydata() for panel in kernels for line in panel.lines[-1:]]
+    assert all(low < min(mean) and max(mean) < high for mean in means)
+
+
+def test_the_readmes_picture_is_what_its_command_draws(tmp_path: Path):
+    """The same pixels, but for what another version of matplotlib draws otherwise."""
+    (shown,) = re.findall(r"docs/pictures/(\S*-\S*)\.png", (ROOT / "README.md").read_text())
+    names = shown.split("-")
+    assert f"analyse picture {' '.join(names)} " in (ROOT / "docs/pictures.md").read_text()
+    write_side_by_side([observe(name, build(name), length=129) for name in names], tmp_path)
+    kept = ROOT / "docs" / "pictures" / f"{shown}.png"
+    assert kept.stat().st_size < 300_000
+    before, after = (
+        np.asarray(Image.open(path).convert("L"), float) for path in (kept, tmp_path / kept.name)
+    )
+    assert before.shape == after.shape and np.abs(before - after).mean() < 1
 
 
 def test_alibis_kernel_falls_with_the_distance_by_its_slopes():

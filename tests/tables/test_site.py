@@ -64,6 +64,11 @@ def test_nothing_comes_from_a_network(site: Path) -> None:
     assert not [name for name, page in pages(site).items() if page.from_elsewhere]
 
 
+def test_scripts_are_unpacked(site: Path) -> None:
+    loaded = (site / "static" / "vendor" / "plotly-cartesian.min.js").read_text(encoding="utf-8")
+    assert "plotly.js" in loaded[:200] and not list(site.rglob("*.gz"))
+
+
 def test_there_is_a_page_for_each_claim_and_each_encoding(site: Path) -> None:
     found = set(pages(site))
     assert {f"claim-{claim.name}.html" for claim in CLAIMS} <= found

@@ -5,9 +5,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fairseq_plugins.common import data_commands
+from fairseq_plugins.common.matrices import LARGEST, pack
 from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.site.build import build
 from fairseq_plugins.site.claims import claim_views
@@ -183,3 +185,12 @@ def test_a_figures_matrices_are_maps_with_named_axes() -> None:
     assert panels["shaw, relative: dot products"]["data"][0]["first"] == -4
     assert panels["learned, absolute: by offset"]["data"][0]["x0"] == -8
     assert [trace["name"] for trace in panels["psi"]["data"]] == ["default", "learned"]
+
+
+def test_a_packed_matrix_is_the_map_of_its_numbers() -> None:
+    matrix = np.rint(np.linspace(0, LARGEST, 81)).reshape(9, 9)  # multiples of its unit, 1
+    plain, packed = (
+        maps.maps({"learned": {"scores": one}}) for one in (matrix.tolist(), pack(matrix))
+    )
+    assert [name for name, _ in packed] == ["learned: scores"]
+    assert plain == packed

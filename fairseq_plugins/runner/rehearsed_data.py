@@ -1,0 +1,64 @@
+"""Data of a rehearsal: the first lines of a prepared corpus, or generated text."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from fairseq_plugins.common.binarised import copy_first
+from fairseq_plugins.common.root import root_folder
+
+# Prepared folders by kind of model, the paper's first.
+CORPORA: Mapping[str, tuple[str, ...]] = {
+    "lm": ("wikitext-103", "wikitext-2", "wikitext-2-mini"),
+    "mlm": ("wikitext-103-mlm", "novels-small", "novels-1000", "novels-mini"),
+    "mt": ("wmt14-en-de", "mid-en-de", "multi30k-en-de"),
+}
+DATA_FILE = "data.json"
+_TRAIN, _TRAIN_LINES, _OTHER_LINES = "train", 600, 20
+
+
+def find_corpus(root: Path, kind: str) -> Path | None:
+    """Return the first prepared folder for a kind of model, to be joined to the root, or None."""
+    folders = (root_folder("data") / name for name in CORPORA[kind])
+    return next((one for one in folders if (root / one / DATA_FILE).is_file()), None)
+
+
+def take_part(corpus: Path, target: Path) -> None:
+    """Copy the first lines of each split and of raw text to score against, and the dictionaries.
+
+    Raises DataError: a file of the corpus is damaged.
+    """
+    target.mkdir(parents=True)
+    for index in sorted(corpus.glob("*.idx")):
+        copy_first(index.with_suffix(""), target / index.stem, _lines(index))
+    for path in (*corpus.glob("dict*.txt"), corpus / DATA_FILE):
+        shutil.copyfile(path, target / path.name)
+    for text in sorted(corpus.glob("raw/*.*")):
+        if _is_split(text) and not text.name.startswith(_TRAIN):
+            (target / "raw").mkdir(exist_ok=True)
+            with text.open("rb") as lines, (target / "raw" / text.name).open("wb") as part:
+                part.writelines(line for _, line in zip(range(_OTHER_LINES), lines, strict=False))
+
+
+def _lines(index: Path) -> int:
+    return _TRAIN_LINES if index.name.startswith(_TRAIN) else _OTHER_LINES
+
+
+def _is_split(path: Path) -> bool:
+    return path.name.split(".")[0] in ("valid", "test")
+
+
+def languages(folder: Path) -> tuple[str, str] | None:
+    """Return source and target language of a translation folder; None for one of another kind."""
+    index = next(folder.glob(f"{_TRAIN}.*-*.*.idx"), None)
+    if index is None:
+        return None
+    source, target = index.name.split(".")[1].split("-")
+    return source, target
+
+
+def fill_dictionary(path: Path, entries: int) -> None:
+    """Add entries that no text has to a dictionary, until it has so many."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    lines += [f"madeupword{number:06} 0" for number in range(entries - len(lines))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
