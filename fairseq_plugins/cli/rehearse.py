@@ -43,7 +43,8 @@ def get_parser() -> argparse.ArgumentParser:
     tables, text = words("--tables", [*TABLES]), f"(default: {names})"
     add("--tables", type=tables, default=names, metavar="A,B", help=text)
     text = "(default: all rows of the tables)"
-    add("--rows", type=words("--rows"), metavar="A,B", help=text)
+    known = sorted({row for table in TABLES.values() for row in table.row_names})
+    add("--rows", type=words("--rows", known), metavar="A,B", help=text)
     add("--tflops", type=float, default=TFLOPS, metavar="N", help=f"of a GPU (default: {TFLOPS:g})")
     add("--train", default="", metavar="KINDS", help="of lm, mlm, mt, joined by commas")
     text = "of a training, 2 to 8 (default: as many as fit into the free memory)"

@@ -5,6 +5,7 @@ message of this package's own errors.
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,7 @@ from fairseq_plugins.common.errors import DataError
 TRACEBACK = "FAIRSEQ_PLUGINS_TRACEBACK"
 _HYDRA = "HYDRA_FULL_ERROR"
 _PACKAGE = Path(__file__).resolve().parents[1]
+_NO_SPLIT = re.compile(r"Dataset not found: (\S+) \((.+)\)")  # of fairseq's tasks
 
 
 def shorten_errors() -> None:
@@ -57,8 +59,11 @@ def is_refusal(error: BaseException, traceback: TracebackType | None) -> bool:
 
 def _lack_of_data(error: BaseException) -> str:
     """Return the message for missing data, with the command that makes it; "" for other errors."""
-    if not isinstance(error, FileNotFoundError) or error.filename is None:
+    if not isinstance(error, FileNotFoundError):
         return ""
+    if error.filename is None:
+        missing = _NO_SPLIT.search(str(error))
+        return f"{missing[2]} has no binarised text of the split {missing[1]}" if missing else ""
     commands = " and ".join(f"`{command}`" for command in commands_for(os.fsdecode(error.filename)))
     return commands and f"{os.fsdecode(error.filename)} does not exist; first run {commands}"
 
@@ -85,12 +90,14 @@ def _damaged_dictionary(error: BaseException, traceback: TracebackType | None) -
         if frame.f_code.co_name == "add_from_file" and isinstance(frame.f_locals.get("f"), str):
             path = frame.f_locals["f"]
         traceback = traceback.tb_next
-    if not path or isinstance(error, FileNotFoundError):
+    if not path:
         return ""
     try:
         read_dictionary(Path(path))
     except DataError as found:
         return str(found)
+    except OSError as found:
+        return f"{path}: {found.strerror}"
     return f"{path}: {error}"
 
 

@@ -83,10 +83,22 @@ def _check_data(root: Any, task: Any) -> None:
     dataset = root.get("dataset") or {}
     valid = [] if dataset.get("disable_validation") else str(dataset.get("valid_subset")).split(",")
     for split in (str(dataset.get("train_subset") or "train"), *valid):
-        for pattern in (f"{split}*.idx", f"input*/{split}*.idx", f"label/{split}*.idx"):
-            for index in sorted(folder.glob(pattern)):
-                if is_mapped(index):
-                    check_split(index.with_suffix(""), _symbols(root.task, task, index))
+        for pattern in (f"{split}*", f"input*/{split}*", f"label/{split}*"):
+            for prefix in _prefixes(folder, pattern, root.task):
+                index = Path(f"{prefix}.idx")
+                if not index.is_file() or is_mapped(index):
+                    check_split(prefix, _symbols(root.task, task, index))
+
+
+def _prefixes(folder: Path, pattern: str, options: Any) -> list[Path]:
+    """Return the paths of binarised files without suffix; of a translation, both sides'."""
+    found = {
+        path.with_suffix("") for end in ("bin", "idx") for path in folder.glob(f"{pattern}.{end}")
+    }
+    sides = [f".{options.get(side)}" for side in ("source_lang", "target_lang")]
+    other = dict(zip(sides, reversed(sides), strict=True))
+    found |= {path.with_suffix(other[path.suffix]) for path in found if path.suffix in other}
+    return sorted(found)
 
 
 def _symbols(options: Any, task: Any, index: Path) -> int | None:

@@ -205,8 +205,9 @@ def page(
         "Made by `make rehearse-paper`. Every model is built with the papers' vocabulary, without "
         "numbers; nothing was trained for these tables. Memory is an estimate: fairseq's half "
         "precision with Adam, activations by Korthikanti et al. (2022) without fused attention, "
-        f"and logits where the criterion makes them. GPU-hours are counted at {tflops:g} x 10^12 operations a "
-        "second, with the trainings that a row starts from left out.",
+        "and logits where the criterion makes them. GPU-hours are counted at "
+        f"{tflops:g} x 10^12 operations a second, with the trainings that a row starts from left "
+        "out.",
         "## Settings against LRPE's Table 7",
     ]
     for recipe, lines in settings.items():

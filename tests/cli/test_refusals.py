@@ -98,6 +98,7 @@ CASES = [
     ("pack", "nothing", "unrecognized arguments: nothing"),
     ("rehearse", "--tables nothing", "`--tables` must be among"),
     ("rehearse", "--train lm --processes 9", "--processes must be from 2 to 8, but is 9"),
+    ("rehearse", "--rows rop", "`--rows` must be among"),
     ("compare", "rope alibi --text absent", "--text must be an existing file, but is absent"),
     ("compare", "rope alibi --text short.txt", "--text must have at least 20,000 bytes"),
     ("compare", "rope alibi --text short.txt --merges 0", "--merges must be at least 1, but is 0"),

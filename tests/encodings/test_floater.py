@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.analysis.theory import RotationField
-from fairseq_plugins.attention import build_attention
+from fairseq_plugins.attention import PositionalMultiheadAttention, build_attention
 from fairseq_plugins.encodings import (
     build_model_encodings,
 )
@@ -117,6 +117,17 @@ def test_its_field_can_be_quantised():
     expected = encoding.rows(count(20))
     quantised = torch.ao.quantization.quantize_dynamic(encoding, {torch.nn.Linear})
     assert (quantised.rows(count(20)) - expected).abs().max() < 0.05
+
+
+@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+def test_a_layer_with_its_field_can_be_quantised(attention):
+    torch.manual_seed(0)
+    options = {"position_encoding": "floater", "released": True, "attention": attention}
+    layer, x = PositionalMultiheadAttention(32, 4, **options), torch.randn(2, 9, 32)
+    quantised = torch.ao.quantization.quantize_dynamic(layer, {nn.Linear})
+    assert not [part for part in quantised.modules() if type(part) is nn.Linear]
+    expected = layer(x, x, x)[0]
+    assert (quantised(x, x, x)[0] - expected).abs().max() < 0.05 * expected.abs().max()
 
 
 # As released

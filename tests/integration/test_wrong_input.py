@@ -1,6 +1,7 @@
 """Wrong input on the command line: the option, the constraint and the value, before training."""
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +190,22 @@ def test_what_fairseq_checks_is_a_line(
     assert said in line and line.count("\n") == 1
 
 
-def test_missing_data(tmp_path: Path) -> None:
-    missing = tmp_path / "no-such-folder"
-    with pytest.raises(FileNotFoundError, match="no-such-folder"):
-        fairseq_train(_settings(tmp_path, missing, {}))
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        ("dict.txt", "/dict.txt: No such file or directory"),
+        ("train.*", "/train has no binarised text of the split train"),
+    ],
+)
+def test_missing_data_is_a_line(
+    lost: str, said: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(data, tmp_path / "data")
+    for path in folder.glob(lost):
+        path.unlink()
+    with pytest.raises(FileNotFoundError) as error:
+        fairseq_train(_settings(tmp_path, folder, {}))
+    capsys.readouterr()
+    short_errors._excepthook(error.type, error.value, error.tb)
+    line = capsys.readouterr().err
+    assert f"{folder}{said}" in line and line.count("\n") == 1
