@@ -170,7 +170,7 @@ def test_what_is_wrong_with_the_checkpoint_is_no_reason(
             raise CheckpointError("x.pt is cut off")
         return load(request)
 
-    monkeypatch.setattr(evaluation, "load", damaged_by_now)
+    monkeypatch.setattr(beyond_training, "load", damaged_by_now)
     more = ["--lengths", "1x,2x", "--tokens", "128", "--encoding", "yarn"]
     assert main(words(rope, data, *more)) == 2
     assert "x.pt is cut off" in capsys.readouterr().err.splitlines()[-1]
