@@ -13,6 +13,7 @@ from fairseq_plugins.catalog.page import definition
 from fairseq_plugins.catalog.text import word
 from fairseq_plugins.encodings import ENCODINGS, EncodingEntry
 from fairseq_plugins.site import charts
+from fairseq_plugins.site.formula import mathml
 from fairseq_plugins.site.kinds import facts_of, kind_of
 from fairseq_plugins.site.markdown import inline
 from fairseq_plugins.site.speed import Ratio, table9
@@ -28,6 +29,7 @@ class EncodingView:
     """An encoding of the registry.
 
     Attributes:
+        formula: typeset formula; "" for combinations.
         about: properties.
         facts: properties as text, by label.
         options: name, default and valid values.
@@ -40,6 +42,7 @@ class EncodingView:
 
     entry: EncodingEntry
     kind: str
+    formula: Markup
     about: Facts
     facts: Sequence[tuple[str, Markup]]
     options: Sequence[tuple[str, str, str]]
@@ -115,6 +118,7 @@ def _view(
     return EncodingView(
         entry=entry,
         kind=kind_of(name),
+        formula=Markup("") if entry.parts else mathml(entry.formula),
         about=facts_of(name),
         facts=[(label, inline(text)) for label, text in describe(facts_of(name))],
         options=[(o.name, word(o.default), o.expected) for o in entry.options.values()],

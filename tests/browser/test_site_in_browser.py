@@ -148,8 +148,8 @@ def test_an_encodings_page_has_formula_picture_and_numbers(opened) -> None:
     search = browser.find_element(By.CSS_SELECTOR, "input[type=search]")
     search.send_keys("lrpe_type2")
     browser.find_element(By.LINK_TEXT, "lrpe_type2").click()
-    formula = wait(browser, lambda b: b.find_element(By.CLASS_NAME, "formula"))
-    assert "theta" in formula.text
+    formula = wait(browser, lambda b: b.find_element(By.TAG_NAME, "math"))
+    assert "theta" in formula.get_attribute("aria-label")
     assert formula.rect["width"] > 50
     chart = browser.find_element(By.CSS_SELECTOR, ".chart")
     browser.execute_script("arguments[0].scrollIntoView()", chart)
