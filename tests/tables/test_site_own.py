@@ -189,8 +189,6 @@ def test_a_figures_matrices_are_maps_with_named_axes() -> None:
 
 def test_a_packed_matrix_is_the_map_of_its_numbers() -> None:
     matrix = np.rint(np.linspace(0, LARGEST, 81)).reshape(9, 9)  # multiples of its unit, 1
-    plain, packed = (
-        maps.maps({"learned": {"scores": one}}) for one in (matrix.tolist(), pack(matrix))
-    )
+    plain, packed = (maps({"learned": {"scores": one}}) for one in (matrix.tolist(), pack(matrix)))
     assert [name for name, _ in packed] == ["learned: scores"]
     assert plain == packed
