@@ -83,11 +83,13 @@ def _run(args: argparse.Namespace) -> None:
     if problems:
         listed = "; ".join(f"{n} {one.row} under {one.attention}" for n, one in problems)
         raise WorkError(f"{len(problems)} models cannot be built: {listed}")
+    heading = "\n## Trained on this machine, on a CPU\n"
     for training in trainings:
         took = rehearsed_training.train(ROOT, training)
         print(took, flush=True)
         with args.output.open("a", encoding="utf-8") as written:
-            written.write(f"\nTrained on this machine: {took}.\n")
+            written.write(f"{heading}\n- {took}.\n")
+        heading = ""
 
 
 def _planned(name: str, rows: Sequence[str] | None) -> "list[PlannedRun]":

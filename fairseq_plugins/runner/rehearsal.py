@@ -203,10 +203,10 @@ def page(
     parts = [
         "# Rehearsal of scale `paper`",
         "Made by `make rehearse-paper`. Every model is built with the papers' vocabulary, without "
-        "numbers; nothing has been trained. Memory is an estimate: fairseq's half precision with "
-        "Adam, activations by Korthikanti et al. (2022) without fused attention, and logits where "
-        f"the criterion makes them. GPU-hours are counted at {tflops:g} x 10^12 operations a "
-        "second, with the trainings that a row starts from left out.",
+        "numbers; nothing was trained for these tables. Memory is an estimate: fairseq's half "
+        "precision with Adam, activations by Korthikanti et al. (2022) without fused attention, "
+        "and logits where the criterion makes them. GPU-hours are counted at "
+        f"{tflops:g} x 10^12 operations a second, without the trainings that a row starts from.",
         "## Settings against LRPE's Table 7",
     ]
     for recipe, lines in settings.items():
