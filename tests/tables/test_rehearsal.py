@@ -132,6 +132,7 @@ def test_processes_that_do_not_fit_are_refused(free, asked, message, monkeypatch
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # each of its processes imports fairseq
 @pytest.mark.parametrize(("kind", "processes"), [("lm", 4), ("mlm", 2), ("mt", 2)])
 @pytest.mark.parametrize("text", ["generated", "prepared"])
 def test_a_model_of_each_kind_trains_resumes_in_fewer_processes_and_is_evaluated(
