@@ -206,8 +206,7 @@ def page(
         "numbers; nothing was trained for these tables. Memory is an estimate: fairseq's half "
         "precision with Adam, activations by Korthikanti et al. (2022) without fused attention, "
         "and logits where the criterion makes them. GPU-hours are counted at "
-        f"{tflops:g} x 10^12 operations a second, with the trainings that a row starts from left "
-        "out.",
+        f"{tflops:g} x 10^12 operations a second, without the trainings that a row starts from.",
         "## Settings against LRPE's Table 7",
     ]
     for recipe, lines in settings.items():
