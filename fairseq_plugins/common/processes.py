@@ -45,6 +45,9 @@ def proportional(pid: int) -> int:
 class PeakOfChildren:
     """A context that samples the memory of the descendants that this process starts after it.
 
+    A descendant counts from its second sample on: until it has executed its program, it shares all
+    memory of the process that started it.
+
     Args:
         every: seconds between samples.
         size: the measure of a process's memory.
@@ -75,9 +78,11 @@ class PeakOfChildren:
         self._thread.join()
 
     def _watch(self) -> None:
+        seen: set[int] = set()
         while True:
-            started = (pid for pid in tree(os.getpid()) if pid not in self._before)
-            self.bytes = max(self.bytes, sum(map(self._size, started)))
+            started = {*tree(os.getpid())} - self._before
+            self.bytes = max(self.bytes, sum(map(self._size, started & seen)))
+            seen = started
             self.looks += 1
             if self._is_over.wait(self._every):
                 return

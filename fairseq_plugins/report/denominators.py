@@ -30,7 +30,10 @@ def denominators(experiment: Experiment, results: Sequence[Result]) -> list[str]
             continue
         *_, config = trainings_of(result["config"]).values()
         known = ((name, config["model"].get(name)) for name in LINEAR_OPTIONS)
-        options = tuple((name, value) for name, value in known if value is not None)
+        # Whatever else a damaged result may have here, the page is made.
+        options = tuple(
+            (name, value) for name, value in known if isinstance(value, str | float | int)
+        )
         for stack in experiment.stacks(config["model"]):
             if stack.attention_type == "linear":
                 found[result["row"]] = _attention(stack, options)
