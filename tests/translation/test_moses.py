@@ -20,7 +20,9 @@ def test_punctuation_of_every_language(language, text):
     assert normal(text) == MosesPunctNormalizer(language).normalize(text)
 
 
-@pytest.mark.parametrize("language", ["en", "de", "fr", "cs", "zh"])
+@pytest.mark.parametrize(
+    "language", ["en", "de", "fr", "cs", pytest.param("zh", marks=pytest.mark.slow)]
+)
 def test_tokens(language):
     moses, normaliser = Moses(language), MosesPunctNormalizer(language)
     tokenizer = MosesTokenizer(language)
