@@ -47,9 +47,10 @@ def _run(args: argparse.Namespace) -> None:
         raise OptionError(f"--length must be at most {_LONGEST:,}, but is {length}")
     names = sorted(ENCODINGS) if args.all else args.encodings
     options = parse_options(args.options)
+    # All of them first: a misspelt name is refused before anything is drawn.
+    encodings = [picture.build(name, length=length, seed=args.seed, **options) for name in names]
     all_seen = []
-    for name in names:
-        encoding = picture.build(name, length=length, seed=args.seed, **options)
+    for name, encoding in zip(names, encodings, strict=True):
         seen = picture.observe(name, encoding, length=length, seed=args.seed)
         picture_files.write_picture(seen, args.output)
         print("\n".join(picture_files.form_lines(seen)), flush=True)
