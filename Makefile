@@ -26,6 +26,10 @@ ifndef GOMP_SPINCOUNT
 export OMP_WAIT_POLICY ?= PASSIVE
 endif
 
+# Each module is compiled once, by the first process that imports it, also where an environment such
+# as a container's says otherwise: each start of a training would compile for seconds.
+export PYTHONDONTWRITEBYTECODE :=
+
 # A table takes all cores, unless the user said how many.
 ALL_CORES := $(if $(filter file,$(origin OMP_NUM_THREADS)),env -u OMP_NUM_THREADS)
 
@@ -192,9 +196,6 @@ clean: ## remove caches and build products; keeps .venv and what was prepared, t
 TOO_OLD = import sys; v = sys.version_info; v >= (3, 11) or sys.exit( \
     "Python >= 3.11 is needed, but $(PYTHON) is %d.%d; try: make PYTHON=python3.12 ..." % v[:2])
 
-# A third of the packages' code; only a few of transformers' models are ever imported.
-HARDLY_IMPORTED := 'torch/testing|/tests/|transformers/models/(?!auto)'
-
 # fairseq is compiled here, two modules at once, without debug information and with optimisation of
 # those modules alone that ask for it (-g0 -O0): the others serve models that nothing here uses.
 $(RUNTIME):
@@ -217,8 +218,8 @@ $(RUNTIME):
 	    echo "fairseq needs a C++ compiler and Python's headers (g++ and python3-dev)" >&2; exit 1; }
 	@echo "[5/5] fairseq_plugins"
 	@$(PIP_INSTALL) -q --no-build-isolation --no-deps -e .
-	@# On all cores, where pip would take one; without bytecode each start takes twice as long.
-	@$(VENV)/bin/python -m compileall -q -j 0 -x $(HARDLY_IMPORTED) $(VENV)/lib
+	@# Writes the bytecode of what every training imports.
+	@$(VENV)/bin/python -c 'import fairseq_plugins.registration'
 	@rm -f $(VENV)/.runtime-* $(VENV)/.dev-*
 	@touch $@
 
