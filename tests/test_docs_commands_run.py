@@ -120,6 +120,7 @@ def test_there_are_some_of_each_kind() -> None:
     assert any(command.printed for command in QUICK)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_commands_that_need_nothing_run(clone: Path) -> None:
     check(QUICK, run(clone, QUICK))

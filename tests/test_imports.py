@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.forks import Command, run_forks
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -39,17 +39,19 @@ def test_plain_pytorch_brings_no_fairseq_and_no_compiler_and_leaves_logging_alon
     assert done.stdout == done.stderr == ""
 
 
-IMPORTS = (
-    "import fairseq, fairseq_plugins.encodings",
-    "import sys; sys.argv[0] = '/a/bin/fairseq-train'; import fairseq_plugins",
-    "import argparse\n"
-    "from fairseq import utils\n"
-    "utils.import_user_module(argparse.Namespace(user_dir='fairseq_plugins'))",
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import argparse\n"
+        "from fairseq import utils\n"
+        "utils.import_user_module(argparse.Namespace(user_dir='fairseq_plugins'))",
+        pytest.param("import fairseq, fairseq_plugins.encodings", marks=pytest.mark.slow),
+        pytest.param(
+            "import sys; sys.argv[0] = '/a/bin/fairseq-train'; import fairseq_plugins",
+            marks=pytest.mark.slow,
+        ),
+    ],
 )
-
-
-def test_everything_registers_where_fairseq_is_there_or_it_is_asked_for(tmp_path):
+def test_everything_registers_where_fairseq_is_there_or_it_is_asked_for(imports):
     """As by `--user-dir`; and the compiler is not loaded, which takes a second."""
-    commands = [Command(("-c", f"{imports}\n{REGISTERED}"), ROOT) for imports in IMPORTS]
-    for done in run_forks(commands, tmp_path, ("torch", "hydra", "sklearn.metrics")):
-        assert done.returncode == 0, f"{done.args}\n{done.stderr}"
+    run(f"{imports}\n{REGISTERED}")

@@ -277,6 +277,7 @@ def test_pieces_join_to_the_text_again(raw, corpus, tmp_path):
 # ---- the commands
 
 
+@pytest.mark.slow
 def test_fairseq_reads_what_was_made(raw, corpus, tmp_path):
     """The one test that runs fairseq-preprocess itself."""
     from fairseq.data import Dictionary, data_utils

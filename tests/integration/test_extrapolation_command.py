@@ -72,7 +72,12 @@ def test_losses_are_those_of_the_model(
 
 
 @pytest.mark.parametrize(
-    ("name", "prefix"), [("yarn", ""), ("none+yarn", "yarn."), ("rope_interpolated", "")]
+    ("name", "prefix"),
+    [
+        ("none+yarn", "yarn."),
+        pytest.param("yarn", "", marks=pytest.mark.slow),
+        pytest.param("rope_interpolated", "", marks=pytest.mark.slow),
+    ],
 )
 def test_a_stretched_encoding_takes_the_factor_of_each_length(
     name: str, prefix: str, rope: Path, data: Path, tmp_path: Path, capsys

@@ -29,10 +29,11 @@ DISTRIBUTED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("attention", "encoding", "criterion"),
     [
-        pytest.param("vanilla", "lrpe_type3+t5", "cross_entropy", marks=pytest.mark.slow),
+        ("vanilla", "lrpe_type3+t5", "cross_entropy"),
         ("linear", "lrpe_type3", "blockwise_cross_entropy"),
     ],
 )

@@ -358,7 +358,10 @@ def test_a_dagger_stands_where_seeds_differ_from_the_learned_embedding(make_resu
     ("table", "start", "told"),
     [
         ("bert_table4", "bert_continued/mini/rope-vanilla-s1", "differ in fine-tuning alone"),
-        ("bert_table3", "bert_continued/mini/rope-vanilla-s1", "differ in fine-tuning alone"),
+        pytest.param(
+            *("bert_table3", "bert_continued/mini/rope-vanilla-s1", "differ in fine-tuning alone"),
+            marks=pytest.mark.slow,
+        ),
         ("table3", "table8/mini/rope-vanilla-s1", "differ in fine-tuning alone"),
         ("bert_continued", "bert_start/mini/learned-vanilla-s1", "in the training after it alone"),
         ("bert_table2", "bert_continued/mini/rope-vanilla-s3", ""),

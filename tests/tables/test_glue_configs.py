@@ -184,7 +184,14 @@ def test_toy_recipes_are_at_scale_toy_and_scales_leave_encodings_alone():
         assert not keys & {"_name", "position_encoding", "position_encoding_options"}
 
 
-@pytest.mark.parametrize("name", ["table3", "bert_table3", "bert_table4"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "table3",
+        pytest.param("bert_table3", marks=pytest.mark.slow),
+        pytest.param("bert_table4", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize(
     "scale",
     [

@@ -40,7 +40,13 @@ def split(one: PlannedRun) -> tuple[list[Training], list[Training]]:
     return parts, [t for t in one.trainings if t not in parts]
 
 
-@pytest.mark.parametrize("scale", BERT_FIGURE7.scales)
+@pytest.mark.parametrize(
+    "scale",
+    [
+        pytest.param(scale, marks=[] if scale == "mini" else [pytest.mark.slow])
+        for scale in BERT_FIGURE7.scales
+    ],
+)
 def test_samples_get_longer_and_every_model_has_one_size_and_enough_positions(scale: str) -> None:
     parts, tuned = split(planned(scale))
     lengths = [part.config["task"]["tokens_per_sample"] for part in parts]
