@@ -130,7 +130,7 @@ class FirstLayerAttention:
 
 
 class _FirstLayerDone(Exception):
-    """The first layer's attention has run."""
+    """Exception that ends the pass after the first layer's attention."""
 
 
 @torch.no_grad()

@@ -221,7 +221,7 @@ def describe(facts: Facts) -> list[tuple[str, str]]:
 
 
 def _places(places: list[tuple[str, str]]) -> str:
-    """``softmax (causal), linear (causal, cross)``."""
+    """Format attentions and directions, as in ``softmax (causal), linear (causal, cross)``."""
     by_attention: dict[str, list[str]] = {}
     for attention, direction in places:
         by_attention.setdefault(LABELS.get(attention, attention), []).append(direction)

@@ -166,7 +166,7 @@ def _support(facts: Facts, attention: str) -> str:
 
 
 def families() -> dict[str, list[EncodingEntry]]:
-    """The entries of each module under the first sentence of its docstring.
+    """Group the entries by module, under the first sentence of its docstring.
 
     Names of one class follow each other in the order of the source, which is the reverse of that
     in which its decorators ran. Names that stand for several come last.
@@ -256,7 +256,7 @@ def _link(name: str) -> str:
 
 
 def definition(docstring: str) -> list[str]:
-    """A docstring as Markdown: paragraphs, and lists of its options and errors."""
+    """Convert a docstring to Markdown: paragraphs, and lists of its options and errors."""
     blocks = []
     for paragraph in _paragraphs(docstring):
         title, _, rest = paragraph.partition("\n")
@@ -277,7 +277,7 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def prose(text: str) -> str:
-    """Plain text as Markdown, in one line: what has a meaning there is escaped, but not code.
+    """Convert plain text to one line of Markdown; special characters outside code are escaped.
 
     A list keeps its lines.
     """

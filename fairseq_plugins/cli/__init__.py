@@ -1,1 +1,1 @@
-"""What the command line shows about this machine."""
+"""Commands of ``fairseq-pe``, a module each: options, and the call that runs them."""

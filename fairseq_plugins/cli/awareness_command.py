@@ -1,4 +1,4 @@
-"""`fairseq-pe analyse awareness ENCODING`: what its vectors know of both ends."""
+"""`fairseq-pe analyse awareness ENCODING`: position awareness of an encoding's vectors."""
 
 import argparse
 from pathlib import Path
@@ -12,7 +12,7 @@ LENGTHS = "10,20"  # of the heat maps in the paper's Figures 2 and 6
 
 
 def register(commands: Any) -> None:
-    """Enter the command among those of `analysis`."""
+    """Add the command to those of `fairseq-pe analyse`."""
     command = commands.add_parser(
         "awareness",
         help="whether position vectors know how far the start and the end of a sequence are",

@@ -1,4 +1,4 @@
-"""``fairseq-pe compare A B ... --text FILE --minutes N``: encodings on a text, with intervals."""
+"""``fairseq-pe compare A B ... --text FILE --minutes N``: paired comparison of encodings."""
 
 import argparse
 from pathlib import Path
@@ -15,7 +15,7 @@ _MOST_SEEDS = 1000  # each is planned before the first run
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Build the parser of the command line."""
     parser = Parser(
         prog="fairseq-pe compare",
         description="Train small language models with two or more position encodings on a text, "

@@ -1,4 +1,4 @@
-"""``fairseq-pe completion bash|zsh|tcsh``: what makes the shell complete this program's words."""
+"""``fairseq-pe completion bash|zsh|tcsh``: a script for tab completion."""
 
 import argparse
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ SHELLS = ("bash", "zsh", "tcsh")
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Build the parser of the command line."""
     parser = Parser(
         prog=f"{PROGRAM} completion",
         description="Print a script that makes a shell complete commands and options.",
@@ -24,7 +24,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """One parser with the options of every command that tells its own."""
+    """Build one parser of all commands whose modules have a `get_parser`."""
     parser = Parser(prog=PROGRAM)
     commands = parser.add_subparsers(dest="command")
     for name, (module, summary) in COMMANDS.items():
@@ -41,7 +41,7 @@ def whole_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the script; 0."""
+    """Print the script; return the exit status 0."""
     args = get_parser().parse_args(argv)
     from shtab import complete  # an extra
 

@@ -1,4 +1,4 @@
-"""BERT or RoBERTa from a Hugging Face folder into a checkpoint of pe_roberta, and back.
+"""Conversion of a Hugging Face BERT or RoBERTa to a checkpoint of pe_roberta, and back.
 
     fairseq-pe convert to-fairseq bert-base-uncased checkpoints/bert-base
     fairseq-pe convert to-fairseq roberta-base checkpoints/roberta-base
@@ -28,7 +28,7 @@ SOURCES = {"to-fairseq": "Hugging Face folder", "to-huggingface": "checkpoint of
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Build the parser of the command line."""
     parser = Parser(
         prog="fairseq-pe convert",
         description=__doc__,

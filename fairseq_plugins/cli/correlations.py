@@ -11,7 +11,7 @@ NEEDS = "scripts/bert_table2.sh, bert_table3.sh and bert_table4.sh"
 
 
 def register(commands: Any) -> None:
-    """Enter the command among those of `analysis`."""
+    """Add the command to those of `fairseq-pe analyse`."""
     command = commands.add_parser(
         "correlations",
         help="properties of attention against performance: Table 5 of the BERT paper",

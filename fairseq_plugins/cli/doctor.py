@@ -46,7 +46,10 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Facts:
-    """What was found. ``registration_error`` is empty where fairseq knows ``MODEL``."""
+    """Facts about this interpreter, its packages and GPUs.
+
+    ``registration_error`` is empty if fairseq knows ``MODEL``.
+    """
 
     python: tuple[int, int, int]
     torch: Package = MISSING
@@ -74,7 +77,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class Report:
-    """``found`` and ``attention_paths`` map a subject to a line of text."""
+    """The diagnosis: facts, attention paths, and problems that prevent training.
+
+    ``found`` and ``attention_paths`` map a subject to a line of text.
+    """
 
     found: dict[str, str]
     attention_paths: dict[str, str]
@@ -86,11 +92,11 @@ class Report:
         return not self.problems
 
     def to_json(self) -> str:
-        """The report as one JSON object with keys ok, found, attention_paths and problems."""
+        """Format the report as a JSON object: ok, found, attention_paths and problems."""
         return json.dumps({"ok": self.ok, **asdict(self)}, indent=2)
 
     def to_text(self) -> str:
-        """The report for people."""
+        """Format the report as text."""
         lines = ["Found"]
         lines += [f"  {name}: {text}" for name, text in self.found.items()]
         if self.attention_paths:
@@ -103,7 +109,7 @@ class Report:
 
 
 def diagnose(facts: Facts) -> Report:
-    """From what was found to the report; looks at nothing else."""
+    """Derive the report from the facts alone."""
     return Report(_found(facts), _attention_paths(facts), _problems(facts))
 
 
@@ -172,7 +178,7 @@ def _attention_paths(facts: Facts) -> dict[str, str]:
 
 
 def _softmax_kernel(facts: Facts) -> str:
-    """The kernel that PyTorch picks, on the weakest GPU where there are several."""
+    """Return the kernel that PyTorch selects on the GPU with the lowest capability."""
     if not facts.gpus:
         return "CPU flash kernel (math kernel with attention dropout or a trained bias)"
     capability = min(gpu.capability for gpu in facts.gpus)
@@ -265,7 +271,7 @@ def _package(name: str) -> Package:
 
 
 def _apex() -> Package:
-    """NVIDIA's apex; the package of that name on PyPI is something else."""
+    """Look for NVIDIA's apex; PyPI has another package of that name."""
     found = _package("apex")
     if found.version:
         try:
@@ -293,7 +299,7 @@ def _torch_facts() -> dict[str, Any]:
 
 
 def _registration_error() -> str:
-    """Why fairseq does not know ``MODEL`` after the plugin is imported; empty where it does."""
+    """Return why fairseq lacks ``MODEL`` after the plugin was imported; empty if it has it."""
     try:
         import_module("fairseq_plugins.registration")
         registry = import_module("fairseq.models").MODEL_REGISTRY
@@ -303,7 +309,7 @@ def _registration_error() -> str:
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Build the parser of the command line."""
     parser = Parser(
         prog="fairseq-pe doctor",
         description="Say what is installed, which attention paths that selects, and whether "
@@ -314,7 +320,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the report; 0 where training can run, else 1."""
+    """Print the report; return the exit status, 0 if training can run, else 1."""
     arguments = get_parser().parse_args(argv)
     report = diagnose(gather_facts())
     print(report.to_json() if arguments.json else report.to_text())

@@ -1,4 +1,4 @@
-"""``fairseq-pe evaluate``: perplexity, with all that a number needs beside it."""
+"""``fairseq-pe evaluate``: perplexity of a checkpoint, with its provenance."""
 
 import argparse
 import logging
@@ -26,7 +26,7 @@ _COLUMNS = (*_COUNTS, "bits/token", "PPL", "PPL/word", "bits/byte")
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Build the parser of the command line."""
     parser = Parser(
         prog=PROGRAM,
         description="Perplexity of a pe_transformer_lm or pe_roberta on a split of its data: per "
@@ -114,7 +114,7 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _check_output(path: Path) -> None:
-    """Refuse, before any work, what cannot be written after it."""
+    """Refuse, before any work, an output file that could not be written."""
     if path.is_dir():
         raise OptionError(f"--output must be a file, but {path} is a folder")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ def _device(word: str | None) -> str:
 
 
 def format_line(line: dict[str, Any]) -> str:
-    """A line of the table."""
+    """Format a line of the table."""
     token, word, byte = (line[f"per_{unit}"] or {} for unit in ("token", "word", "byte"))
     cells = [
         *(f"{line[name]:,}" for name in _COUNTS),

@@ -1,4 +1,4 @@
-"""`fairseq-pe analyse extrapolation`: a checkpoint beyond its training length."""
+"""`fairseq-pe analyse extrapolation`: losses beyond the training length."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ LENGTHS, TOKENS = "1x,2x,4x,8x", 32768
 
 
 def register(commands: Any) -> None:
-    """Enter the command among those of `analysis`."""
+    """Add the command to those of `fairseq-pe analyse`."""
     summary = "the losses of a checkpoint at multiples of its training length, as JSON"
     command = commands.add_parser("extrapolation", help=summary, description=summary)
     add = command.add_argument

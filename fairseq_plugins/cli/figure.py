@@ -33,7 +33,7 @@ def number(word: str) -> int:
 
 
 def register(commands: Any) -> None:
-    """Enter the command among those of `analysis`."""
+    """Add the command to those of `fairseq-pe analyse`."""
     command = commands.add_parser(
         "figure",
         help="a figure of the BERT paper: PNG, SVG, its numbers as JSON, and a page",
@@ -158,9 +158,9 @@ def _published(folder: Path, converted: Path) -> tuple[Path, Path]:
 
 
 def _of_tables(number: int, scale: str) -> list[tuple[str, Path, Path]]:
-    """The same of what the tables have trained.
+    """Return the label, file and data of each checkpoint that the tables have trained.
 
-    What is missing is named, and left out.
+    Missing ones are named and left out.
 
     Raises:
         OptionError: nothing is there, or the figure is not of the tables' models.
@@ -194,7 +194,7 @@ def _label(model: "Model", file: Path) -> str:
 
 
 def _updates(file: Path) -> int:
-    """At how many a checkpoint was kept, by its name."""
+    """Return the number of updates in the name of a checkpoint."""
     return int(file.stem.rpartition("_")[2])
 
 
@@ -213,7 +213,7 @@ def _command(model: "Model", scale: str) -> str:
 
 
 def _data_of(checkpoint: Path) -> Path:
-    """The data it was trained on: of that name where all data is, else where it was then."""
+    """Return the folder of its training data: in the data folder, else at its recorded path."""
     from fairseq_plugins.common.checkpoints import read_checkpoint
 
     with checkpoint_given_by("--scale", "have usable checkpoints"):
@@ -223,7 +223,7 @@ def _data_of(checkpoint: Path) -> Path:
 
 
 def _left_by(model: "Model", scale: str) -> list[Path]:
-    """The checkpoints of a figure's model, of the first seed that has any.
+    """Return the checkpoints of a figure's model, of the first seed that has any.
 
     Tables measure the best where there is one, else the last. Of a study's training some of those
     that it kept are taken.
@@ -248,7 +248,7 @@ def _left_by(model: "Model", scale: str) -> list[Path]:
 
 
 def _on_the_way(kept: list[Path]) -> list[Path]:
-    """The first of a training's checkpoints, the last, and those a quarter and half of the way."""
+    """Return a training's first and last checkpoint, and those after a quarter and a half."""
     places = (round(share * (len(kept) - 1)) for share in (0, 0.25, 0.5, 1))
     return [kept[place] for place in dict.fromkeys(places)]
 
@@ -292,7 +292,7 @@ def _described(label: str, path: Path) -> str:
 
 
 def _trained(state: dict[str, Any]) -> str:
-    """On what and for how long, as far as a checkpoint says: converted ones do not."""
+    """Describe data and length of the training; converted checkpoints do not record them."""
     cfg, history = state["cfg"], state.get("optimizer_history") or [{}]
     updates = history[-1].get("num_updates")
     if not updates:
@@ -324,7 +324,7 @@ def _of_results(scale: str) -> tuple[str, str, Any]:
 
 
 def _words(args: argparse.Namespace) -> str:
-    """The command's own words, with names in the place of paths."""
+    """Return the words of the command line with names in place of paths."""
     words = [str(args.number)]
     for option, default in (("length", None), ("words", None), ("seed", 1)):
         value = getattr(args, option)

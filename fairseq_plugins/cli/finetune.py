@@ -1,4 +1,4 @@
-"""``fairseq-pe finetune DATA --encoding rope``: a published model on labelled examples."""
+"""``fairseq-pe finetune DATA --encoding rope``: fine-tuning of a published model."""
 
 import argparse
 import sys

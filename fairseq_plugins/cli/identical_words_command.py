@@ -13,7 +13,7 @@ from fairseq_plugins.data.options import check_file, check_folder
 
 
 def register(commands: Any) -> None:
-    """Enter the command among those of `analysis`."""
+    """Add the command to those of `fairseq-pe analyse`."""
     summary = "properties of the first layer's attention to sentences that repeat a word, as JSON"
     command = commands.add_parser(
         "identical-words",

@@ -1,4 +1,4 @@
-"""``fairseq-pe path``: what fairseq's commands have to be told."""
+"""``fairseq-pe path``: the folders that fairseq's commands take as options."""
 
 import argparse
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from fairseq_plugins.common.root import PACKAGE, configs_folder
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Build the parser of the command line."""
     parser = Parser(
         prog="fairseq-pe path",
         description="Print the folder of this package, for fairseq's --user-dir.",
@@ -19,7 +19,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print a folder; 0."""
+    """Print a folder; return the exit status 0."""
     arguments = get_parser().parse_args(argv)
     print(configs_folder() if arguments.configs else PACKAGE)
     return 0

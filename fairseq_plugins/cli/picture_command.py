@@ -1,4 +1,4 @@
-"""`fairseq-pe analyse picture ENCODING ...`: untrained encodings, alone and side by side."""
+"""`fairseq-pe analyse picture ENCODING ...`: pictures of untrained encodings."""
 
 import argparse
 from pathlib import Path
@@ -13,7 +13,7 @@ _LONGEST = 8192  # positions: a picture is of every two of them
 
 
 def register(commands: Any) -> None:
-    """Enter the command among those of `analysis`."""
+    """Add the command to those of `fairseq-pe analyse`."""
     summary = "what an encoding does without training: PNG, SVG, JSON, and its canonical form"
     command = commands.add_parser("picture", help=summary, description=summary)
     add = command.add_argument

@@ -1,4 +1,4 @@
-"""``fairseq-pe prepare <what> [<source>]``: data folders, each by the command of its own room."""
+"""``fairseq-pe prepare <what> [<source>]``: data folders from corpora."""
 
 import argparse
 import sys
@@ -52,7 +52,7 @@ SAME: dict[tuple[str, ...], tuple[str, ...]] = {
 
 
 def find(words: Sequence[str]) -> tuple[str, int] | None:
-    """The script that words begin with, the longest fitting one, and how many of them name it."""
+    """Find the longest known command that words begin with, and the number of its words."""
     known = {tuple(typed.split()[1:]): script for script, typed in PROGRAM_COMMANDS.items()}
     for count in (2, 1):
         head = tuple(words[:count])
@@ -83,7 +83,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Prepare what the first words name; the exit status of its command."""
+    """Prepare the data that the first words name; return the exit status."""
     given = list(sys.argv[1:] if argv is None else argv)
     found = find(given)
     if found is None:

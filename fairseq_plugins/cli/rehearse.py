@@ -1,4 +1,4 @@
-"""``fairseq-pe rehearse``: scale paper without GPUs, what can be known before it runs."""
+"""``fairseq-pe rehearse``: a rehearsal of the paper-scale trainings without GPUs."""
 
 import argparse
 from collections.abc import Sequence

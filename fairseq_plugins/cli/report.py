@@ -24,7 +24,7 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The options of the command line."""
+    """Build the parser of the command line."""
     parser = Parser(
         prog="fairseq-pe report",
         description="Makes a site of results/ and benchmarks/results/ that opens from a file: "

@@ -1,4 +1,4 @@
-"""The only reader of checkpoints: plain data alone, with checksums, errors with the path."""
+"""Reading of checkpoints, with `weights_only=True`, checksums, and errors that name the path."""
 
 import argparse
 import functools

@@ -131,7 +131,7 @@ class Compose(PositionEncoding):
         return [parts[i] for i in self._with_hook[hook]]
 
     def begin_pass(self) -> None:
-        """In training, draw new positions if a part samples them and they are not drawn yet."""
+        """Draw new positions in training, if a part samples them and they are not drawn yet."""
         if self._position_sampler is not None and self.training:
             self._position_sampler.begin_pass()
 

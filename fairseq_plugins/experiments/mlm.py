@@ -24,7 +24,7 @@ from fairseq_plugins.records.recipe import trainings_of
 
 
 class Curve(MetricsSchema):
-    """The best validation, and all validations as pairs of updates and loss."""
+    """Validation curve: the best validation, and all as pairs of updates and loss."""
 
     valid_loss: Loss
     valid_ppl: Perplexity

@@ -85,7 +85,7 @@ class PlannedRun:
 
     @property
     def final(self) -> Training:
-        """The last training, from which other runs start."""
+        """Return the last training, from which other runs start."""
         return self.trainings[-1]
 
     @property

@@ -100,7 +100,7 @@ class Correlations:
 
     @property
     def lost(self) -> dict[str, str]:
-        """By metric why a task decides nothing: no row beats its best baseline."""
+        """Return by metric why a task decides nothing: no row beats its best baseline."""
         found = {
             column.metric: self.numbers.table(name).no_row_above_floor(ATTENTION, column)
             for name, column in PERFORMANCES

@@ -1,1 +1,1 @@
-"""From what a user asks for to runs that are planned, started, watched and taken up again."""
+"""Planning, starting, watching and resuming of runs, here or as Slurm jobs."""

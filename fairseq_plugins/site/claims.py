@@ -78,7 +78,7 @@ class ClaimView:
 
     @property
     def shown(self) -> Sequence[Judged]:
-        """The best one, and those of runs that the user has trained again."""
+        """Return the best judgement, and those of runs that the user has trained again."""
         own = [one for one in self.judged if one.scale.startswith(RERUN) and one is not self.best]
         return [self.best, *own]
 
