@@ -201,6 +201,6 @@ SURVEY_UNJUDGED = (
         SURVEY,
         "Complex",
         "complex order is used in a model that is complex throughout",
-        "the layers here are real; see the deviations",
+        "a description; `ComplexEncoderLayer` is a layer of such a model",
     ),
 )
