@@ -16,11 +16,10 @@
 # function on an interval. With few, it matters which.
 
 # %%
-import math
-
 import torch
 from torch import Tensor
 
+from fairseq_plugins.analysis.fourier_picture import SETS, bump, fit_error
 from fairseq_plugins.encodings import build_encoding
 
 LENGTH = 128
@@ -57,26 +56,10 @@ print(f"largest difference {equation_10:.0e}")
 # encoding, 10000^(-2k/D), many are too slow to change within it.
 
 # %%
-target = torch.exp(-(((at[0].double() - 40) / 6) ** 2))
-
-
-def error(features: Tensor) -> float:
-    """Return the root mean square error of the best linear combination of features and 1."""
-    given = torch.cat((features, torch.ones(LENGTH, 1, dtype=torch.float64)), dim=1)
-    solution = torch.linalg.lstsq(given, target.unsqueeze(1), driver="gelsd").solution
-    return float(((given @ solution)[:, 0] - target).square().mean().sqrt())
-
-
-def sinusoids(frequencies: Tensor) -> Tensor:
-    angles = at[0].unsqueeze(1) * frequencies
-    return torch.cat((angles.sin(), angles.cos()), dim=1)
-
-
-errors = {"fixed": {}, "fourier": {}}
-for dim in (8, 16, 32, 64):
-    errors["fixed"][dim] = error(table("sinusoidal", dim))
-    errors["fourier"][dim] = error(sinusoids(math.pi * torch.arange(1, dim // 2 + 1) / LENGTH))
-    print(f"D = {dim:2}: fixed {errors['fixed'][dim]:.4f}, fourier {errors['fourier'][dim]:.4f}")
+target = bump(LENGTH)
+errors = {name: {dim: fit_error(name, dim) for dim in (8, 16, 32, 64)} for name in SETS}
+for dim, fixed in errors["fixed"].items():
+    print(f"D = {dim:2}: fixed {fixed:.4f}, fourier {errors['fourier'][dim]:.4f}")
 
 # %% [markdown]
 # ## Frequencies that are learned
@@ -95,7 +78,9 @@ for _ in range(1500):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-learned = error(encoding.embed(zeros, at)[0].detach())
+with torch.no_grad():
+    found = layer(encoding.embed(zeros, at))[0, :, 0]
+learned = (found - target).square().mean().sqrt().item()
 print(f"D = {dim}: learned {learned:.4f}, fixed {errors['fixed'][dim]:.4f}")
 
 # %% [markdown]

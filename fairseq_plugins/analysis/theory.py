@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.attention import build_attention
 from fairseq_plugins.encodings import PositionEncoding, build_encoding
 from fairseq_plugins.encodings.bias import t5_buckets
 from fairseq_plugins.encodings.floater import Floater
@@ -46,6 +47,24 @@ class RotationField(nn.Module):
         sine, cosine = p.unflatten(-1, (-1, 2)).unbind(-1)
         turned = torch.stack((cosine, -sine), dim=-1) * self.frequencies.unsqueeze(-1)
         return turned.flatten(-2)
+
+
+def attention_ignores_order() -> Finding:
+    """Permute the tokens of an attention without an encoding: its outputs are permuted alike."""
+    generator = _generator()
+    x = torch.randn(1, 1, LENGTH, WIDTH, generator=generator, dtype=torch.float64)
+    order = torch.randperm(LENGTH, generator=generator)
+    at = torch.arange(LENGTH).unsqueeze(0)
+    worst = 0.0
+    for name in ("vanilla", "linear"):
+        attention = build_attention(
+            name, _build("none"), num_heads=1, head_dim=WIDTH, causal=False
+        ).double()
+        output, permuted = (
+            attention(z, z, z, q_positions=at, k_positions=at)[0] for z in (x, x[:, :, order])
+        )
+        worst = max(worst, _largest(permuted - output[:, :, order]))
+    return Finding(worst < 1e-9, "permuted tokens have permuted outputs, softmax and linear")
 
 
 def sinusoids_from_floater() -> Finding:
@@ -149,6 +168,20 @@ def rope_bound_decays() -> Finding:
     return Finding(bool((means.diff() < 0).all()), text)
 
 
+def rotated_values_tell_positions() -> Finding:
+    """Rotate values too: scores stay relative, and outputs depend on where the text begins."""
+    encoding = _build("rope_values", output="as_is").double()
+    x = torch.randn(1, 1, 8, WIDTH, generator=_generator(), dtype=torch.float64)
+    scores, outputs = [], []
+    for start in (0, 7):
+        at = torch.arange(start, start + 8).unsqueeze(0)
+        scores.append(encoding.transform_query(x, at) @ encoding.transform_key(x, at).mT)
+        outputs.append(scores[-1].softmax(-1) @ encoding.transform_value(x, at))
+    moved = _largest(outputs[1] - outputs[0])
+    text = f"seven positions on, scores are the same and outputs differ by {moved:.1f}"
+    return Finding(_largest(scores[1] - scores[0]) < 1e-5 and moved > 0.1, text)
+
+
 def zero_padding_tells_positions() -> Finding:
     """Convolve equal tokens, with zeros at the ends: outputs near the ends differ."""
     convolution = _build("cnn", kernel_size=3)
@@ -165,6 +198,7 @@ def zero_padding_tells_positions() -> Finding:
 CHECKS: Mapping[str, Callable[[], Finding]] = {
     function.__name__: functools.cache(function)
     for function in (
+        attention_ignores_order,
         sinusoids_from_floater,
         learned_table_ends,
         hierarchical_reaches_the_square,
@@ -174,6 +208,7 @@ CHECKS: Mapping[str, Callable[[], Finding]] = {
         rope_is_relative,
         rope_bound_decays,
         zero_padding_tells_positions,
+        rotated_values_tell_positions,
     )
 }
 

@@ -10,6 +10,7 @@ from fairseq_plugins.attention.compatibility import (
     build_attention,
     check_compatible,
 )
+from fairseq_plugins.attention.complex_layer import ComplexEncoderLayer
 from fairseq_plugins.attention.documents import Documents, attend_documents
 from fairseq_plugins.attention.feature_maps import FEATURE_MAPS
 from fairseq_plugins.attention.floor import floored_share
@@ -22,6 +23,7 @@ __all__ = [
     "ATTENTIONS",
     "FEATURE_MAPS",
     "Attention",
+    "ComplexEncoderLayer",
     "Documents",
     "LinearAttention",
     "PositionalMultiheadAttention",

@@ -46,7 +46,8 @@ class ComplexOrder(PositionEncoding):
     The word's ordinary embedding holds the amplitudes r (first half) and the phases theta (second
     half); the frequencies w are a learned table (vocab_size, C/2). For every word they start at
     those of the sinusoidal encoding, 10000^(-2j/C), since with frequencies of zero an embedding
-    would not depend on the position. Unlike the paper's, the rest of the model is real.
+    would not depend on the position. Layers are complex too in the paper, as
+    ``fairseq_plugins.attention.ComplexEncoderLayer`` is; those of the models here are real.
 
     Raises:
         ValueError: for an odd embed_dim.

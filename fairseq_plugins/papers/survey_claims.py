@@ -55,6 +55,12 @@ def _computed(check: str, place: str, text: str, paper: str = SURVEY) -> Claim:
 
 _MATHEMATICS = (
     _computed(
+        "attention_ignores_order",
+        "Introduction",
+        "attention without an encoding and without a causal mask cannot tell the order of its "
+        "tokens",
+    ),
+    _computed(
         "sinusoids_from_floater",
         "Recursive",
         "the sinusoidal encoding is a special case of FLOATER",
@@ -83,6 +89,11 @@ _MATHEMATICS = (
     ),
     _computed(
         "rope_is_relative", "Fused", "RoPE's scores depend on positions by their difference alone"
+    ),
+    _computed(
+        "rotated_values_tell_positions",
+        "Fused",
+        "RoPE on the values too adds absolute positions to relative scores",
     ),
     _computed(
         "zero_padding_tells_positions",
@@ -194,13 +205,31 @@ SURVEY_UNJUDGED = (
     Unjudged(
         SURVEY,
         "Recursive",
+        "a recurrent layer before the first attention makes encodings unnecessary",
+        "no model here has one",
+    ),
+    Unjudged(
+        SURVEY,
+        "Recursive",
+        "recursive encodings extrapolate well in theory",
+        "no number says how well; no trained one is measured beyond its length",
+    ),
+    Unjudged(
+        SURVEY,
+        "Recursive",
         "recursive encodings sacrifice parallelism and may be slow",
         "no number; `python -m benchmarks` times them",
     ),
     Unjudged(
         SURVEY,
+        "DeBERTa",
+        "absolute positions help in some scenarios",
+        "no number, and any one scenario would do; `deberta_emd` has them in its last layers",
+    ),
+    Unjudged(
+        SURVEY,
         "Complex",
         "complex order is used in a model that is complex throughout",
-        "the layers here are real; see the deviations",
+        "a description; `ComplexEncoderLayer` is a layer of such a model",
     ),
 )

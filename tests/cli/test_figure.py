@@ -1,6 +1,7 @@
 """Which trained models a figure of the BERT paper takes from the tables' checkpoints."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,23 @@ def test_the_folder_of_a_published_model_is_an_input(tmp_path: Path) -> None:
     assert "tiny" in json.dumps(numbers)
     assert str(tmp_path) not in stem.with_suffix(".md").read_text()
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["bert"]
+
+
+@pytest.mark.parametrize("number", ["1", "8", "9", "11"])
+def test_other_figures_are_of_a_published_model_too(number: str, tmp_path: Path) -> None:
+    folder, stem = write_bert_folder(tmp_path / "bert"), tmp_path / "figure"
+    words = [number, "--checkpoint", f"tiny={folder}", "--output", str(stem), "--cpu"]
+    assert main(["analyse", "figure", *words, "--words", "2", "--length", "12"]) == 0
+    assert "tiny" in stem.with_suffix(".md").read_text()
+
+
+@pytest.mark.parametrize(("number", "lacks"), [("4", "sinusoids"), ("6", "relative vectors")])
+def test_a_published_model_has_neither_sinusoids_nor_relative_vectors(
+    number: str, lacks: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_bert_folder(tmp_path / "bert")
+    assert main(["analyse", "figure", number, "--checkpoint", str(folder), "--cpu"]) == 2
+    assert re.search(rf"needs (absolute )?{lacks}, which no input has", capsys.readouterr().err)
 
 
 def test_a_folder_needs_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,6 +68,29 @@ def test_a_folder_keeps_every_kind_of_encoding(name, attention, tmp_path) -> Non
     assert counts[0] == counts[1]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"normalizer": "clamped", "epsilon": 0.01},
+        {"normalizer": "output_norm"},
+        {"normalizer": "output_norm", "output_norm": "rms_norm"},
+    ],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
+def test_a_folder_keeps_denominators_and_norms_of_the_output(options, tmp_path) -> None:
+    model = swap(make("llama"), "lrpe_type2", "linear", attention_options=options)
+    norms = [p for n, p in installed_modules(model).named_parameters() if "output_norm" in n]
+    assert bool(norms) is (options["normalizer"] == "output_norm")
+    with torch.no_grad():
+        for norm in norms:
+            norm.add_(torch.randn_like(norm))
+    model.save_pretrained(tmp_path)
+    again = AutoModelForCausalLM.from_pretrained(tmp_path)
+    given = padded(words(1), 3, "left")
+    assert torch.equal(logits(again, **given), logits(model, **given))
+    assert torch.equal(generate(again, given), generate(again, given, use_cache=False))
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_folder_of_each_family(family: str, attention: str, tmp_path) -> None:
     model = swap(make(family), "lrpe_type2", attention)

@@ -1,0 +1,110 @@
+"""A drawing of the products of relative attention in both orders (LRPE, Figure 1).
+
+python -m fairseq_plugins.analysis.computation_picture [STEM]
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.pictures import save_picture
+
+LONG, SHORT, GAP = 3.0, 1.0, 0.5  # n, d and the room between matrices
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A factor: its label and its numbers of rows and columns, each `n` or `d`."""
+
+    label: str
+    rows: str
+    columns: str
+
+    @property
+    def height(self) -> float:
+        """Its height in the drawing."""
+        return LONG if self.rows == "n" else SHORT
+
+    @property
+    def width(self) -> float:
+        """Its width in the drawing."""
+        return LONG if self.columns == "n" else SHORT
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of three matrices, two of which are multiplied first.
+
+    Attributes:
+        title: above the drawing.
+        factors: from left to right.
+        first: index of the first of the two neighbours that are multiplied first.
+    """
+
+    title: str
+    factors: tuple[Matrix, Matrix, Matrix]
+    first: int
+
+    def inner_shape(self) -> str:
+        """Return the shape of what is multiplied first, as `n x n`."""
+        return f"{self.factors[self.first].rows} x {self.factors[self.first + 1].columns}"
+
+    def cost(self) -> str:
+        """Return the order of the number of multiplications."""
+        return "n² d" if self.inner_shape() == "n x n" else "n d²"
+
+
+VANILLA = Product(
+    "relative: W of t - s, inside the scores",
+    (Matrix("Q", "n", "d"), Matrix("W(t-s) Kᵀ", "d", "n"), Matrix("V", "n", "d")),
+    first=0,
+)
+LINEARISED = Product(
+    "linearised: W of t on queries, W of s on keys",
+    (Matrix("W(t) Q", "n", "d"), Matrix("(W(s) K)ᵀ", "d", "n"), Matrix("V", "n", "d")),
+    first=1,
+)
+
+
+def _draw(axis: Any, product: Product) -> None:
+    from matplotlib.patches import Rectangle
+
+    left, edges = 0.0, []
+    for factor in product.factors:
+        low = -factor.height / 2
+        axis.add_patch(
+            Rectangle((left, low), factor.width, factor.height, facecolor="#dce6f2", edgecolor="k")
+        )
+        axis.text(left + factor.width / 2, 0, factor.label, ha="center", va="center", fontsize=9)
+        edges.append((left, left + factor.width))
+        left += factor.width + GAP
+    start, end = edges[product.first][0] - GAP / 4, edges[product.first + 1][1] + GAP / 4
+    around = (start, -LONG / 2 - GAP / 4), end - start, LONG + GAP / 2
+    axis.add_patch(Rectangle(*around, fill=False, linestyle="--"))
+    text = f"first, {product.inner_shape()}: {product.cost()} multiplications"
+    axis.text((start + end) / 2, -LONG / 2 - GAP, text, ha="center", va="top", fontsize=9)
+    axis.set_title(product.title, fontsize=10)
+    axis.set_xlim(-GAP, left)
+    axis.set_ylim(-LONG / 2 - 1.9 * GAP, LONG / 2 + GAP)
+    axis.set_aspect("equal")
+    axis.axis("off")
+
+
+def draw() -> Any:
+    """Draw both orders; returns matplotlib's figure."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.6, 3.2), layout="constrained")
+    for axis, product in zip(figure.subplots(1, 2), (VANILLA, LINEARISED), strict=True):
+        _draw(axis, product)
+    return figure
+
+
+def main(stem: str = "docs/pictures/computation") -> None:
+    """Write STEM.png and STEM.svg."""
+    save_picture(draw(), Path(stem), dpi=80)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
