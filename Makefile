@@ -112,7 +112,9 @@ release-check: ## build wheel and sdist in dist/, check them, install the wheel 
 	$(RELEASE)/bin/python -m build -q
 	$(RELEASE)/bin/python -m twine check --strict dist/*
 	$(PYTHON) -m venv --clear $(RELEASE)
-	$(RELEASE)/bin/python -m pip install -q "setuptools<81" wheel "cython<3.1" "numpy<2" torch
+	@# fairseq is compiled against torch and numpy, of which Python 3.13 has only numpy 2.
+	$(RELEASE)/bin/python -m pip install -q "setuptools<81" wheel "cython<3.1" torch \
+	    "numpy<2; python_version < '3.13'" "numpy; python_version >= '3.13'"
 	CFLAGS="-g0 $${CFLAGS:-}" $(RELEASE)/bin/python -m pip install -q --no-build-isolation fairseq-fixed
 	$(RELEASE)/bin/python -m pip install -q "$$(echo $(CURDIR)/dist/*.whl)[train,figures]"
 	rm -rf $(RELEASE)/quickstart && mkdir $(RELEASE)/quickstart
