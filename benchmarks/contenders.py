@@ -7,7 +7,6 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.limits import Work
-from benchmarks.recurrent import CompilerMissing, compile_recurrent
+from benchmarks.recurrent import compile_recurrent
 from fairseq_plugins.attention.feature_maps import elu_plus_one
 from fairseq_plugins.attention.normalizers import MIN_COSINE
 from fairseq_plugins.encodings import build_encoding
@@ -27,21 +26,17 @@ Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 Shape = tuple[int, int, int, int]
 
 
-class Unavailable(Exception):
-    """A contender cannot run here; the message has the reason."""
-
-
 @dataclass(frozen=True)
 class Contender:
     """An attention to be timed.
 
     Attributes:
         summary: description for the page.
-        build: returns the function; raises ``Unavailable``.
+        build: returns the function.
         reference: plain formula, for float64.
         features: features of q and k: ``raw``, ``positive`` (feature map applied), or ``encoded``
             (positive and rotated by RoPE).
-        peer: whether a failure skips it: another project's, or a kernel that not every GPU has.
+        peer: whether a failure skips it: another project's, or a kernel that not every machine has.
         sequence_first: whether it takes (B, T, H, D); inputs then have this memory layout, so
             that no copy is timed.
         work: computes the work of forward and backward at (B, H, T, D), for kernels that are not
@@ -57,16 +52,9 @@ class Contender:
     work: Callable[[Shape], Work] | None = None
 
 
-def linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Apply this project's kernel with positive denominators."""
-    output = causal_linear_attention(q, k, v)
-    assert isinstance(output, Tensor)
-    return output
-
-
-def linear_encoded(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Apply this project's kernel with encoded denominators, clamped away from zero."""
-    output = causal_linear_attention(q, k, v, min_cosine=MIN_COSINE)
+def linear(q: Tensor, k: Tensor, v: Tensor, min_cosine: float = 0.0) -> Tensor:
+    """Apply this project's kernel; encoded denominators are clamped away from zero."""
+    output = causal_linear_attention(q, k, v, min_cosine=min_cosine)
     assert isinstance(output, Tensor)
     return output
 
@@ -99,13 +87,6 @@ def explicit_softmax(
     return logits.softmax(-1) @ v
 
 
-def _recurrent(*flags: str) -> Attend:
-    try:
-        return compile_recurrent(*flags)
-    except CompilerMissing as error:
-        raise Unavailable(str(error)) from None
-
-
 def _recurrent_work(shape: Shape) -> Work:
     """Compute the work of ``recurrent.cpp`` in float32: 2 loops over the state forward, 5 back.
 
@@ -121,34 +102,31 @@ def _unknown_work(_: Shape) -> Work:
     return Work(source="its kernel is no operator of PyTorch")
 
 
-def _import(module: str, package: str) -> object:
-    try:
-        return import_module(module)
-    except Exception as error:  # importing another project may raise anything
-        reason = "not installed" if isinstance(error, ModuleNotFoundError) else repr(error)
-        raise Unavailable(f"{package}: {reason}") from None
-
-
 def _fast_transformers() -> Attend:
-    module = _import("fast_transformers.causal_product", "pytorch-fast-transformers")
-    product = module.causal_dot_product  # type: ignore[attr-defined]
+    from fast_transformers.causal_product import (  # type: ignore[import-not-found]
+        causal_dot_product,
+    )
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         denominator = torch.einsum("bhtd,bhtd->bht", q, k.cumsum(2)).unsqueeze(-1)
-        return product(q, k, v) / denominator
+        return causal_dot_product(q, k, v) / denominator
 
     return attend
 
 
 def _flash_linear_attention() -> Attend:
-    module = _import("fla.ops.linear_attn", "flash-linear-attention")
-    chunk = module.chunk_linear_attn  # type: ignore[attr-defined]
+    from fla.ops.linear_attn import chunk_linear_attn  # type: ignore[import-not-found]
+
     # Older versions take (B, H, T, D) by default, newer ones only (B, T, H, D).
-    words = {"head_first": False} if "head_first" in inspect.signature(chunk).parameters else {}
+    words = (
+        {"head_first": False}
+        if "head_first" in inspect.signature(chunk_linear_attn).parameters
+        else {}
+    )
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-        output: Tensor = chunk(q, k, v, scale=1.0, normalize=True, **words)[0]
+        output: Tensor = chunk_linear_attn(q, k, v, scale=1.0, normalize=True, **words)[0]
         return output.transpose(1, 2)
 
     return attend
@@ -161,7 +139,7 @@ CONTENDERS: dict[str, Contender] = {
     "linear": Contender("causal linear attention, positive denominators", lambda: linear, _naive),
     "linear_encoded": Contender(
         "causal linear attention, features rotated by RoPE, clamped denominators",
-        lambda: linear_encoded,
+        lambda: functools.partial(linear, min_cosine=MIN_COSINE),
         functools.partial(_naive, min_cosine=MIN_COSINE),
         features="encoded",
     ),
@@ -186,14 +164,16 @@ CONTENDERS: dict[str, Contender] = {
     ),
     "recurrent": Contender(
         "token-recurrent C++ kernel, -O3",
-        functools.partial(_recurrent, "-O3"),
+        functools.partial(compile_recurrent, "-O3"),
         _naive,
+        peer=True,
         work=_recurrent_work,
     ),
     "recurrent_native": Contender(
         "token-recurrent C++ kernel, -O3 -march=native -ffast-math",
-        functools.partial(_recurrent, "-O3", "-march=native", "-ffast-math"),
+        functools.partial(compile_recurrent, "-O3", "-march=native", "-ffast-math"),
         _naive,
+        peer=True,
         work=_recurrent_work,
     ),
     "fast_transformers": Contender(

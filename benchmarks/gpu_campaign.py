@@ -1,22 +1,19 @@
 """`scripts/gpu_campaign.sh`: tests and measurements that need a GPU, within a time budget."""
 
-import json
-import logging
+import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from benchmarks.context import check_device, say, select
-from benchmarks.record import ROOT, circumstances, end_of_run, is_current, load_average
+from benchmarks.context import ROOT, check_device, say, select
+from benchmarks.record import Result, is_current, record
 from fairseq_plugins.common.cpu import usable_cores
-from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.exit_status import command
+from fairseq_plugins.common.files import read_object
 from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.provenance import without_absolute_paths
 from fairseq_plugins.common.root import from_root
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.runner.launcher import ProcessLauncher
@@ -49,20 +46,22 @@ def parts(output: Path, *, quick: bool, force: bool) -> list[Part]:
     """
     from benchmarks.catalog import BENCHMARKS  # slow to import; --help stays fast
 
-    python, where = (sys.executable, "-m"), ("--output", str(output))
-    size = ("--quick",) if quick else ()
+    def module(*words: str) -> tuple[str, ...]:
+        return sys.executable, "-m", *words
+
+    where, size = ("--output", str(output)), ("--quick",) if quick else ()
     workers = ("-n", str(min(usable_cores(), _MOST_WORKERS)), "--dist", "worksteal")
-    tests = (*python, "pytest", "-q", *workers, "-m", "gpu", "tests/gpu")
+    tests = module("pytest", "-q", *workers, "-m", "gpu", "tests/gpu")
     found = [Part("tests", "the tests that need a GPU", tests, 4.0)]
     for row, attention in SPEEDS:
         summary = f"tokens per second of Table 2's recipe at scale paper, {row} and {attention}"
         own = ("benchmarks.paper_speed", "--row", row, "--attention", attention, *size, *where)
-        found.append(Part(f"speed-{row}-{attention}", summary, (*python, *own), 2.5))
+        found.append(Part(f"speed-{row}-{attention}", summary, module(*own), 2.5))
     more = (*(size or ("--device", "gpu")), *(("--force",) if force else ()), *where)
     for name in dict.fromkeys((*_FIRST, *BENCHMARKS)):
         if "gpu" in (one := BENCHMARKS[name]).devices:
-            own = ("benchmarks", "--only", name, *more)
-            found.append(Part(name, one.summary, (*python, *own), one.minutes))
+            own = module("benchmarks", "--only", name, *more)
+            found.append(Part(name, one.summary, own, one.minutes))
     return [replace(part, minutes=1.0) for part in found] if quick else found
 
 
@@ -96,27 +95,17 @@ class Campaign:
     def __post_init__(self) -> None:
         self._began = self.clock()
 
-    @cached_property
-    def around(self) -> dict[str, Any]:
-        """Sources, versions and hardware, which decide whether a part is done."""
-        return circumstances(0 if self.quick else 1)
-
     def minutes_left(self) -> float:
         return self.minutes - (self.clock() - self._began) / 60
 
-    def state(self, part: Part) -> dict[str, Any]:
+    def state(self, part: Part) -> Result:
         """Read the recorded state of a part; empty if there is none."""
-        try:
-            found = json.loads(self._state_path(part).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+        return read_object(self._state_path(part)) or {}
 
     def is_done(self, part: Part) -> bool:
         """Return whether a part is done under the present circumstances."""
-        state = self.state(part)
-        expected = {"quick": self.quick, **self.around}
-        return not self.force and state.get("status") == DONE and is_current(state, expected)
+        expected = {"status": DONE, "quick": self.quick}
+        return not self.force and is_current(self._state_path(part), expected, self._gpus)
 
     def estimate(self, part: Part) -> float:
         """Estimate a part's minutes, from its last attempt of the same size if there is one."""
@@ -149,62 +138,51 @@ class Campaign:
 
     def run(self) -> int:
         """Run the parts that are not done and fit the budget; return the exit status."""
-        statuses: dict[str, str] = {}
+        lines = []
         for number, part in enumerate(self.parts, 1):
             head = f"[{number}/{len(self.parts)}] {part.name}"
-            takes, left = self.estimate(part), self.minutes_left()
+            takes, left, status = self.estimate(part), self.minutes_left(), LEFT
             if self.is_done(part):
-                statuses[part.name] = DONE
+                status = DONE
                 self.say(f"{head}: done before")
             elif takes > left:
-                statuses[part.name] = LEFT
                 self.say(f"{head}: left, it takes {takes:.1f} min and {max(left, 0):.1f} are left")
             else:
                 self.say(f"{head}: {part.summary} (about {takes:.1f} of {left:.1f} min)")
-                try:
-                    statuses[part.name] = self._run_part(part)
-                except KeyboardInterrupt:
-                    return 130
-        lines = []
-        for part in self.parts:
-            status = statuses[part.name]
-            seconds = self.state(part).get("wall_seconds") if status != LEFT else None
-            lines.append([part.name, status, "-" if seconds is None else f"{seconds:.0f}"])
+                status = self._run_part(part)
+            seconds = "-" if status == LEFT else f"{self.state(part)['wall_seconds']:.0f}"
+            lines.append([part.name, status, seconds])
         self.say("\n" + markdown_table(["part", "state", "seconds"], lines, left=2))
         self.say(f"results are in {self.output}; the same command resumes the campaign")
-        return 0 if set(statuses.values()) <= {DONE} else 1
+        return 0 if all(status == DONE for _, status, _ in lines) else 1
 
     def _run_part(self, part: Part) -> str:
         log = self.output / "logs" / f"{part.name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
-        load, began = load_average(), self.clock()
-        code: int | None = None
-        try:
-            code = ProcessLauncher(ROOT)(part.command, log, self._check_time)
-            status = FAILED if code else DONE
-        except TimeIsUp:
-            status = CUT_OFF
-        state = {
-            "part": part.name,
-            "status": status,
-            "exit_status": code,
-            "quick": self.quick,
-            "command": without_absolute_paths(["python", *part.command[1:]]),
-            **self.around,
-            **end_of_run(load, self.clock() - began),
-        }
-        write_json(self._state_path(part), state)
-        if status != DONE:
-            self.say(f"  {status}; the end of {log}:")
+
+        def work() -> Result:
+            try:
+                code = ProcessLauncher(ROOT)(part.command, log, self._check_time)
+            except TimeIsUp:
+                return {"status": CUT_OFF, "exit_status": None}
+            return {"status": FAILED if code else DONE, "exit_status": code}
+
+        fields, words = {"part": part.name, "quick": self.quick}, ("python", *part.command[1:])
+        state = record(self._state_path(part), fields, work, words, self._gpus)
+        if state["status"] != DONE:
+            self.say(f"  {state['status']}; the end of {log}:")
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
             self.say("\n".join(f"  | {line}" for line in lines[-TAIL_LINES:]))
-        return status
+        return str(state["status"])
 
     def _check_time(self, lines: list[str]) -> None:
-        del lines
         if self.minutes_left() <= 0:
             raise TimeIsUp
+
+    @property
+    def _gpus(self) -> int:
+        return 0 if self.quick else 1
 
     def _state_path(self, part: Part) -> Path:
         return self.output / "states" / f"{part.name}.json"
@@ -237,22 +215,19 @@ def get_parser() -> Parser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    parser = get_parser()
-    args = parser.parse_args(arguments)
+def run(args: argparse.Namespace) -> int:
+    """Run the campaign and return its exit status.
+
+    Raises:
+        ValueError: an unknown part, no minutes, or there is no GPU.
+    """
     if not args.minutes > 0:
-        parser.error(f"`--minutes` must be above 0, but is {args.minutes:g}.")
+        raise ValueError(f"`--minutes` must be above 0, but is {args.minutes:g}.")
     name = "gpu_campaign_quick" if args.quick else "gpu_campaign"
     output = (args.output or ROOT / "outputs" / name).resolve()
     # Relative if possible: results record the commands, and must not name this machine's folders.
     found = parts(from_root(output), quick=args.quick, force=args.force)
-    try:
-        names = select(args.only, [part.name for part in found])
-        if not (args.list or args.dry_run or args.quick):
-            check_device("gpu")
-    except ValueError as error:
-        parser.error(str(error))
+    names = select(args.only, [part.name for part in found])
     found = [part for part in found if part.name in names]
     campaign = Campaign(output, found, args.minutes, quick=args.quick, force=args.force)
     if args.list:
@@ -260,10 +235,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif args.dry_run:
         campaign.announce()
     else:
+        check_device("cpu" if args.quick else "gpu")
         return campaign.run()
     return 0
 
 
+main = command(get_parser, run, quiet=True, if_stopped="Stopped; the same command goes on.")
+
 if __name__ == "__main__":
-    logging.disable(logging.INFO)  # of libraries
     sys.exit(main())

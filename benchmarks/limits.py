@@ -7,9 +7,10 @@ dtype, and a large copy.
 
 import gc
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 from unittest import mock
 
 import torch
@@ -24,7 +25,6 @@ from benchmarks.record import short
 from benchmarks.timing import Pace, interleave
 from fairseq_plugins.kernels.backend import VARIABLE
 
-Measured = TypeVar("Measured")
 Peaks = dict[str, Any]  # recorded in the JSON: sizes, GFLOP/s and GB/s before and after
 
 # These take a whole table and read only as much as they return.
@@ -176,7 +176,7 @@ def measure_peaks(sizes: Settings, context: Context) -> tuple[float, float]:
     left, right, product = torch.randn(3, side, side, device=context.device).to(context.dtype)
     source = torch.ones(sizes["copy_bytes"] // 4, device=context.device)
     target = torch.empty_like(source)
-    samples = interleave(
+    seconds = interleave(
         {
             "gemm": lambda: torch.mm(left, right, out=product),
             "copy": lambda: target.copy_(source),
@@ -184,20 +184,20 @@ def measure_peaks(sizes: Settings, context: Context) -> tuple[float, float]:
         Pace(0.0, count, count),
         context.device,
     )
-    gemm, copy = (min(samples.seconds[name]) for name in ("gemm", "copy"))
+    gemm, copy = (min(seconds[name]) for name in ("gemm", "copy"))
     return 2e-9 * side**3 / gemm, 1e-9 * (source.nbytes + target.nbytes) / copy
 
 
-def with_peaks(
-    run: Callable[[], Measured], sizes: Settings, context: Context
-) -> tuple[Measured, Peaks]:
-    """Return the result of ``run`` and the peaks right before and after it."""
+@contextmanager
+def around_peaks(sizes: Settings, context: Context) -> Iterator[Peaks]:
+    """Measure the peaks before and after a block; what it gets is filled in at the end."""
+    peaks: Peaks = {}
     before = measure_peaks(sizes, context)
-    result = run()
+    yield peaks
     after = measure_peaks(sizes, context)
     gemm, copy = ([short(value) for value in pair] for pair in zip(before, after, strict=True))
     dtype = str(context.dtype).removeprefix("torch.")
-    return result, {**sizes, "gemm_dtype": dtype, "gflop_per_s": gemm, "gb_per_s": copy}
+    peaks.update(sizes, gemm_dtype=dtype, gflop_per_s=gemm, gb_per_s=copy)
 
 
 def join_peaks(peaks: Sequence[Peaks]) -> Peaks:
@@ -209,13 +209,13 @@ def join_peaks(peaks: Sequence[Peaks]) -> Peaks:
 
 
 def rates(work: Work, seconds: float, peaks: Peaks) -> dict[str, float | None]:
-    """Compute work per second, and its share of the best peak."""
-    result: dict[str, float | None] = {}
+    """Compute work per second, and its share of the best peak; None where it is unknown."""
+    found: dict[str, float | None] = {}
     for amount, rate, share in (
         (work.flop, "gflop_per_s", "of_peak_gemm"),
         (work.bytes, "gb_per_s", "of_peak_copy"),
     ):
         value = None if amount is None else 1e-9 * amount / seconds
-        result[rate] = None if value is None else short(value)
-        result[share] = None if value is None else short(value / max(peaks[rate]))
-    return result
+        found[rate] = None if value is None else short(value)
+        found[share] = None if value is None else short(value / max(peaks[rate]))
+    return found

@@ -7,43 +7,25 @@ depends on sizes alone.
 """
 
 import argparse
+import functools
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from benchmarks.context import Context, add_folders, check_device
-from benchmarks.record import ROOT, measured
+from benchmarks.context import ROOT, Settings, add_options, check_device, context_of
+from benchmarks.record import Result, record
 from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS
 from fairseq_plugins.common.errors import WorkError
 from fairseq_plugins.common.exit_status import command
-from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.papers.tables import ATTENTIONS
 
 RECIPE = "wikitext103_lm"
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of a training.
-
-    Attributes:
-        scale: scale of the recipe.
-        dictionary: symbols, with fairseq's four.
-        tokens: tokens of the generated text.
-        seconds: duration, including the start.
-    """
-
-    scale: str
-    dictionary: int
-    tokens: int
-    seconds: float
-
-
-PAPER = Sizes("paper", 267_744, 4_000_000, 75.0)
-QUICK = Sizes("toy", 100, 20_000, 5.0)
+# Scale of the recipe; symbols, with fairseq's four; tokens of the text; seconds with the start.
+PAPER = {"scale": "paper", "dictionary": 267_744, "tokens": 4_000_000, "seconds": 75.0}
+QUICK = {"scale": "toy", "dictionary": 100, "tokens": 20_000, "seconds": 5.0}
 
 
 def write_corpus(folder: Path, dictionary: int, tokens: int) -> None:
@@ -65,25 +47,8 @@ def write_corpus(folder: Path, dictionary: int, tokens: int) -> None:
         builder.finalize(str(file.with_suffix(".idx")))
 
 
-def overrides(row: str, attention: str, sizes: Sizes, folder: Path) -> list[str]:
-    """Return Hydra's overrides for a training of ``sizes.seconds`` without checkpoints."""
-    return [
-        f"model={row}",
-        f"scale={sizes.scale}",
-        f"model.attention_type={attention}",
-        "run=local",
-        f"task.data={folder}",
-        f"checkpoint.save_dir={folder}/checkpoints",
-        "checkpoint.no_save=true",
-        "dataset.disable_validation=true",
-        "optimization.max_update=1000000",
-        f"optimization.stop_time_hours={sizes.seconds / 3600:.6f}",
-        "common.log_interval=1",
-    ]
-
-
-def measure(row: str, attention: str, sizes: Sizes) -> dict[str, Any]:
-    """Train for a while and return speed, updates and parameters.
+def measure(row: str, attention: str, sizes: Settings) -> Result:
+    """Train for a while, without checkpoints; return speed, updates and parameters.
 
     Raises:
         WorkError: the training failed; the message has the end of its log.
@@ -95,28 +60,38 @@ def measure(row: str, attention: str, sizes: Sizes) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as name:
         folder, log = Path(name), Path(name, "train.log")
-        write_corpus(folder, sizes.dictionary, sizes.tokens)
-        words = executable(train_command(RECIPE, overrides(row, attention, sizes, folder)))
+        write_corpus(folder, sizes["dictionary"], sizes["tokens"])
+        overrides = [
+            f"model={row}",
+            f"scale={sizes['scale']}",
+            f"model.attention_type={attention}",
+            "run=local",
+            f"task.data={folder}",
+            f"checkpoint.save_dir={folder}/checkpoints",
+            "checkpoint.no_save=true",
+            "dataset.disable_validation=true",
+            "optimization.max_update=1000000",
+            f"optimization.stop_time_hours={sizes['seconds'] / 3600:.6f}",
+            "common.log_interval=1",
+        ]
+        words = executable(train_command(RECIPE, overrides))
         if ProcessLauncher(ROOT)(words, log, lambda lines: None):
             raise WorkError(f"the training failed:\n{log.read_text(errors='replace')[-3000:]}")
         found = read_training_log(log)
     if not found.tokens_per_second:  # fairseq measures from the end of the first update on
-        raise WorkError(f"less than two updates were done in {sizes.seconds:g} seconds")
-    return {
-        "tokens_per_second": found.tokens_per_second,
-        "updates": found.updates,
-        "parameters": found.parameters,
-    }
+        raise WorkError(f"less than two updates were done in {sizes['seconds']:g} seconds")
+    names = ("tokens_per_second", "updates", "parameters")
+    return {"metrics": {name: getattr(found, name) for name in names}}
 
 
 def get_parser() -> Parser:
     """Build the parser of the command line."""
     parser = Parser(prog="python -m benchmarks.paper_speed", description=__doc__)
+    add_options(parser)
     add = parser.add_argument
     add("--row", default="base", metavar="ROW", help="a row of Table 2 (default: base)")
     add("--attention", choices=ATTENTIONS, default="linear", help="(default: linear)")
     add("--quick", action="store_true", help="seconds at scale toy on a CPU")
-    add_folders(parser)
     return parser
 
 
@@ -129,25 +104,19 @@ def run(args: argparse.Namespace) -> None:
     """
     if not (ROOT / "configs" / "model" / f"{args.row}.yaml").is_file():
         raise ValueError(f"`--row` must be a file of configs/model, but is {args.row!r}.")
-    sizes, device = (QUICK, "cpu") if args.quick else (PAPER, "gpu")
-    check_device(device)
-    context = Context(device, args.output, machine=args.machine)
-    metrics, about = measured(
-        lambda: measure(args.row, args.attention, sizes),
-        ["python", "-m", "benchmarks.paper_speed", *args.command_line],
-        context.gpus,
-    )
-    result = {
+    args.device = "cpu" if args.quick else "gpu"
+    check_device(args.device)
+    sizes, context = QUICK if args.quick else PAPER, context_of(args)
+    fields = {
         "benchmark": "paper_speed",
-        "device": device,
+        "device": context.name,
         "row": args.row,
         "attention": args.attention,
-        "settings": {**vars(sizes), "recipe": RECIPE, "corpus": "generated, words 1 / rank"},
-        "metrics": metrics,
-        **about,
+        "settings": {**sizes, "recipe": RECIPE, "corpus": "generated, words 1 / rank"},
     }
-    folder = context.results / device / "paper_speed"
-    write_json(folder / f"{args.row}-{args.attention}.json", result)
+    path = context.folder / "paper_speed" / f"{args.row}-{args.attention}.json"
+    work = functools.partial(measure, args.row, args.attention, sizes)
+    metrics = record(path, fields, work, context.command, context.gpus)["metrics"]
     speed, updates = metrics["tokens_per_second"], metrics["updates"]
     print(f"{args.row}, {args.attention}: {speed:,.0f} tokens per second over {updates} updates")
 

@@ -22,11 +22,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.context import Context, add_folders
-from benchmarks.record import measured
+from benchmarks.context import add_options, context_of
+from benchmarks.record import Result, record
 from fairseq_plugins.common.errors import WorkError
 from fairseq_plugins.common.exit_status import command
-from fairseq_plugins.common.files import reading, write_json
+from fairseq_plugins.common.files import reading
 from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.processes import PeakOfChildren, resident
@@ -155,6 +155,7 @@ def get_parser() -> Parser:
         description="Measure the preparation of growing parts of a parallel text and extrapolate "
         f"to WMT14's {WMT14_PAIRS:,} pairs of {WMT14_WORDS:,} words.",
     )
+    add_options(parser)
     add = parser.add_argument
     text = "folder with train, valid and test, as for scripts/prepare_parallel.sh"
     add("source", type=Path, metavar="DIR", help=text)
@@ -164,7 +165,6 @@ def get_parser() -> Parser:
     text = f"sizes (default: {','.join(sizes)})"
     add("--pairs", type=words("--pairs"), default=sizes, metavar="A,B", help=text)
     add("--merges", type=int, metavar="N", help="(default: WMT14's number)")
-    add_folders(parser)
     return parser
 
 
@@ -204,31 +204,27 @@ def run(args: argparse.Namespace) -> None:
             f"`--pairs` must be at most the {pairs} pairs of {args.source}, but has {sizes[-1]}."
         )
 
-    def measure_all() -> dict[int, dict[str, Any]]:
+    def measure_all() -> Result:
         found = {}
         for size in sizes:
             found[size] = measure_size(texts, languages, size, merges)
             costs = found[size]["costs"].items()
             shown = ", ".join(f"{phase} {cost['cpu_seconds']:.1f} s" for phase, cost in costs)
             print(f"{size:,} pairs, CPU: {shown}", flush=True)
-        return found
+        costs_at_wmt14 = summarise([*found.values()], WMT14_WORDS)
+        about = {"pairs": WMT14_PAIRS, "words": WMT14_WORDS}
+        return {"measured": found, "extrapolated": {**about, **costs_at_wmt14}}
 
-    given = ["python", "-m", "benchmarks.preparation_curve", *args.command_line]
-    by_size, about = measured(measure_all, given)
-    found = summarise(list(by_size.values()), WMT14_WORDS)
-    result = {
+    fields = {
         "benchmark": "preparation_curve",
         "settings": {"merges": merges, "workers": 1, "languages": languages},
         "text": {p.name: sha256(p) for paths in texts.values() for p in paths},
-        "measured": by_size,
-        "extrapolated": {"pairs": WMT14_PAIRS, "words": WMT14_WORDS, **found},
-        **about,
     }
-    context = Context("cpu", args.output, machine=args.machine)
-    write_json(context.results / "cpu" / "preparation_curve.json", result)
+    context = context_of(args)
+    path = context.folder / "preparation_curve.json"
+    found = record(path, fields, measure_all, context.command)["extrapolated"]["all"]
     for fit in ("line", "power"):
-        hours = found["all"]["cpu_seconds"][fit] / 3600
-        memory = found["all"]["peak_mib"][fit] / 1024
+        hours, memory = found["cpu_seconds"][fit] / 3600, found["peak_mib"][fit] / 1024
         print(f"{WMT14_WORDS:,} words by a {fit}: {hours:.2f} hours of CPU, {memory:.1f} GiB")
 
 

@@ -17,10 +17,6 @@ _SOURCE = Path(__file__).with_name("recurrent.cpp")
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-class CompilerMissing(Exception):
-    """The kernel cannot be compiled here; the message has the reason."""
-
-
 @functools.cache
 def compile_recurrent(*flags: str) -> Attend:
     """Compile causal linear attention ``attend(q, k, v)`` with compiler flags.
@@ -28,11 +24,11 @@ def compile_recurrent(*flags: str) -> Attend:
     q, k: (B, H, T, D'), positive features; v: (B, H, T, M); float32 on a CPU.
 
     Raises:
-        CompilerMissing: there is no compiler, or it fails.
+        RuntimeError: there is no compiler, or it fails.
     """
     compiler = shutil.which(os.environ.get("CXX") or "c++")
     if compiler is None:
-        raise CompilerMissing("no C++ compiler (c++, or the one that CXX names)")
+        raise RuntimeError("no C++ compiler (c++, or the one that CXX names)")
     # Not cached: a build with -march=native need not run on another machine.
     with tempfile.TemporaryDirectory() as folder:
         unit, library = Path(folder) / "recurrent.o", Path(folder) / "recurrent.so"
@@ -43,14 +39,9 @@ def compile_recurrent(*flags: str) -> Attend:
         for command in (compiling, linking):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
-                raise CompilerMissing(f"`{compiler}` failed: {done.stderr.strip()[-200:]}")
+                raise RuntimeError(f"`{compiler}` failed: {done.stderr.strip()[-200:]}")
         functions = ctypes.CDLL(str(library))
-    return functools.partial(_attend, functions)
-
-
-def _attend(functions: ctypes.CDLL, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    output: Tensor = _Recurrent.apply(q, k, v, functions)
-    return output
+    return lambda q, k, v: _Recurrent.apply(q, k, v, functions)
 
 
 def _call(function: Any, tensors: list[Tensor], sizes: tuple[int, ...]) -> None:

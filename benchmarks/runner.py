@@ -5,6 +5,7 @@ against formulas in float64, which raises ``Mismatch`` before anything is timed,
 ``Case`` for each size; its calls are timed in turns.
 """
 
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,19 +13,10 @@ from pathlib import Path
 import torch
 
 from benchmarks.context import BOTH, Context, Settings
-from benchmarks.limits import Work, count_work, rates, with_peaks
+from benchmarks.limits import Work, around_peaks, count_work, rates
 from benchmarks.memory import peak_bytes
-from benchmarks.record import (
-    Found,
-    Result,
-    circumstances,
-    is_current,
-    measured,
-    read_json,
-    short,
-)
-from benchmarks.timing import Pace, interleave, quick_collections
-from fairseq_plugins.common.files import write_json
+from benchmarks.record import Found, Result, is_current, record, short
+from benchmarks.timing import Pace, interleave
 
 Call = Callable[[], object]
 Measure = Callable[[Settings, Context], Found]
@@ -126,7 +118,8 @@ def by_cases(cases: Cases, shares: Sequence[str] = ()) -> Measure:
     def measure(settings: Settings, context: Context) -> Found:
         if "peaks" not in settings:
             return run(settings, context)
-        found, peaks = with_peaks(lambda: run(settings, context), settings["peaks"], context)
+        with around_peaks(settings["peaks"], context) as peaks:
+            found = run(settings, context)
         found.peaks = peaks
         for key, work in found.work.items():
             found.rates[key] = rates(work, found.medians[key], peaks)
@@ -143,13 +136,12 @@ def _add_times(case: Case, found: Found, settings: Settings, context: Context) -
     """Time the calls in turns, and count their work after that."""
     if not case.runs:
         return
-    pace = Pace(**settings["pace"])
-    samples = interleave(case.runs, pace, context.device, prepare=case.prepare)
-    found.add(samples, case.steps)
-    times = (f"{key} {1e3 * found.medians[key]:.1f} ms" for key in case.runs)
-    context.say(f"  {', '.join(times)}")
-    for key, pair in case.ratios.items():
-        found.add_ratio(key, samples.ratios(*pair))
+    seconds = interleave(case.runs, Pace(**settings["pace"]), context.device, prepare=case.prepare)
+    for key, times in seconds.items():
+        found.add(key, [time / case.steps for time in times])
+    context.say("  " + ", ".join(f"{key} {1e3 * found.medians[key]:.1f} ms" for key in case.runs))
+    for key, (one, other) in case.ratios.items():
+        found.add_ratio(key, seconds[one], seconds[other])
         context.say(f"  {key}: {found.ratios[key]:.2f}")
     if "peaks" in settings:
         for key, run in case.runs.items():
@@ -169,33 +161,15 @@ def _add_memory(case: Case, found: Found, context: Context) -> None:
         torch.cuda.empty_cache()
 
 
-def is_done(path: Path, keys: Sequence[str], settings: Settings, context: Context) -> bool:
-    """Return whether a JSON has these settings, and present sources, versions and hardware."""
-    before = None if context.force else read_json(path, keys)
-    expected = {**settings, **circumstances(context.gpus)}
-    return before is not None and is_current(before, expected)
-
-
 def measure_once(
-    path: Path,
-    keys: Sequence[str],
-    settings: Settings,
-    work: Callable[[], Result],
-    context: Context,
+    path: Path, fields: Result, work: Callable[[], Result], context: Context
 ) -> Result | None:
-    """Measure and write a JSON, unless it is current; return what is new.
-
-    Args:
-        path: the JSON.
-        keys: its keys, in order.
-        settings: as in ``is_done``.
-        work: measures; what it returns has `keys` but for the command and the provenance.
-        context: the run.
-    """
-    if is_done(path, keys, settings, context):
+    """Measure as `record` does, unless there is a current JSON; return what is new."""
+    if not context.force and is_current(path, fields, context.gpus):
         return None
-    with quick_collections():
-        found, about = measured(work, context.command, context.gpus)
-    result = {**found, **about}
-    write_json(path, {key: result[key] for key in keys})
-    return result
+    # Each measurement begins with a collection: the objects of imported modules are spared.
+    gc.freeze()
+    try:
+        return record(path, fields, work, context.command, context.gpus)
+    finally:
+        gc.unfreeze()

@@ -4,13 +4,12 @@ They are in results/targets.json, one a line; docs/performance.md explains the m
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
-from fairseq_plugins.papers.lrpe_speed import LRPE
-
-# Rows of Table 9.
-ROWS = ("base", "rope", "spe", "per", "t5", "alibi", *LRPE, "xl", "none")
+from benchmarks.context import ROOT
+from fairseq_plugins.common.tables import DASH
 
 
 @dataclass(frozen=True)
@@ -33,24 +32,23 @@ class Target:
     at_least: bool
     devices: list[str]
 
-    def is_met(self, value: float) -> bool:
-        return value >= self.bound if self.at_least else value <= self.bound
-
     @property
     def bound_text(self) -> str:
         return f"{'>=' if self.at_least else '<='} {self.bound:.2f}"
 
-
-def _read() -> tuple[Target, ...]:
-    text = (Path(__file__).parent / "results" / "targets.json").read_text(encoding="utf-8")
-    return tuple(Target(**target) for target in json.loads(text)["targets"])
-
-
-TARGETS = _read()
+    def verdict(self, value: float) -> str:
+        """Judge a measured ratio."""
+        is_met = value >= self.bound if self.at_least else value <= self.bound
+        return "met" if is_met else "missed"
 
 
-def table9_targets(attention: str) -> dict[str, Target]:
-    """Return the targets of Table 9 by row: speed relative to Base."""
-    found = (target for target in TARGETS if target.benchmark == "table9")
-    keys = {target.ratio: target for target in found}
-    return {row: keys[key] for row in ROWS if (key := f"{row} {attention}") in keys}
+_FILE = ROOT / "benchmarks" / "results" / "targets.json"
+TARGETS = [Target(**target) for target in json.loads(_FILE.read_text("utf-8"))["targets"]]
+# Those of Table 9 by row and attention, as "rope linear".
+TABLE_9 = {target.ratio: target for target in TARGETS if target.benchmark == "table9"}
+
+
+def spread(found: Mapping[str, Any], ratio: str) -> str:
+    """Format the quartiles of a ratio."""
+    quartiles = found["quartiles"].get(ratio)
+    return f"{quartiles[0]:.3f} to {quartiles[1]:.3f}" if quartiles else DASH

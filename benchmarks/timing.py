@@ -1,16 +1,11 @@
 """Timing of contenders in turns, so that a slow machine affects all alike."""
 
 import gc
-import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # slow to import; --help stays fast
-    import torch
-Contender = Callable[[], object]
+import torch
 
 
 @dataclass(frozen=True)
@@ -25,61 +20,19 @@ class Pace:
         return max(self.least, min(self.most, int(self.seconds / max(one_round, 1e-9))))
 
 
-@dataclass(frozen=True)
-class Samples:
-    """Seconds of each contender, one per round."""
-
-    seconds: dict[str, list[float]]
-
-    @property
-    def rounds(self) -> int:
-        return len(next(iter(self.seconds.values())))
-
-    def median(self, name: str) -> float:
-        return statistics.median(self.seconds[name])
-
-    def ratios(self, name: str, other: str) -> list[float]:
-        """Return the ratio of two contenders' times in each round, in which drift cancels."""
-        pairs = zip(self.seconds[name], self.seconds[other], strict=True)
-        return [a / b for a, b in pairs]
-
-
-def quartiles(values: list[float]) -> tuple[float, float]:
-    """Return the first and the third quartile."""
-    if len(values) < 2:
-        return values[0], values[0]
-    first, _, third = statistics.quantiles(values, n=4, method="inclusive")
-    return first, third
-
-
-def synchronize(device: "torch.device") -> None:
+def synchronize(device: torch.device) -> None:
     """Wait for the device."""
     if device.type == "cuda":
-        import torch
-
         torch.cuda.synchronize(device)
 
 
-@contextmanager
-def quick_collections() -> Iterator[None]:
-    """Spare the objects that there are, mostly of imported modules, the garbage collector.
-
-    Each measurement begins with a collection, which would else take longer than a small one.
-    """
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
 def interleave(
-    contenders: Mapping[str, Contender],
+    contenders: Mapping[str, Callable[[], object]],
     pace: Pace,
-    device: "torch.device",
+    device: torch.device,
     *,
     prepare: Mapping[str, Callable[[], None]] | None = None,
-) -> Samples:
+) -> dict[str, list[float]]:
     """Time all contenders in every round, forwards and backwards in turn.
 
     Args:
@@ -87,6 +40,9 @@ def interleave(
         pace: number of rounds.
         device: synchronised before and after each call.
         prepare: untimed setup by name.
+
+    Returns:
+        The seconds of each contender, one per round.
     """
     prepare = prepare or {}
 
@@ -116,4 +72,4 @@ def interleave(
                 rounds = pace.rounds(sum(times[0] for times in seconds.values()))
     finally:
         gc.enable()
-    return Samples(seconds)
+    return seconds

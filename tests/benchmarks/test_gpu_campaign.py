@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import gpu_campaign, paper_speed
+from benchmarks import gpu_campaign, paper_speed, record
 from benchmarks.catalog import BENCHMARKS
 from benchmarks.gpu_campaign import SPEEDS, Campaign, Part, parts
 
@@ -16,7 +16,7 @@ AROUND = {"source": "1", "versions": {"torch": "2"}, "hardware": {"gpus": ["H200
 
 @pytest.fixture(autouse=True)
 def _known_circumstances(monkeypatch):
-    monkeypatch.setattr(gpu_campaign, "circumstances", lambda gpus: AROUND)
+    monkeypatch.setattr(record, "circumstances", lambda gpus: AROUND)
 
 
 class Clock:
@@ -61,7 +61,7 @@ def test_another_source_machine_or_size_is_another_measurement(tmp_path, monkeyp
     assert "done before" in run(tmp_path, some)[1]
     assert "done before" not in run(tmp_path, some, quick=True)[1]
     assert "done before" in run(tmp_path, some, quick=True)[1]
-    monkeypatch.setattr(gpu_campaign, "circumstances", lambda gpus: {**AROUND, "source": "2"})
+    monkeypatch.setattr(record, "circumstances", lambda gpus: {**AROUND, "source": "2"})
     assert "done before" not in run(tmp_path, some, quick=True)[1]
 
 
@@ -121,9 +121,10 @@ def test_ctrl_c_ends_it_and_what_was_done_stays(tmp_path, monkeypatch):
         return launch(self, command, *rest)
 
     monkeypatch.setattr(gpu_campaign.ProcessLauncher, "__call__", interrupted)
-    assert run(tmp_path, some)[0] == 130
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, some)
     monkeypatch.undo()
-    monkeypatch.setattr(gpu_campaign, "circumstances", lambda gpus: AROUND)
+    monkeypatch.setattr(record, "circumstances", lambda gpus: AROUND)
     status, said, states = run(tmp_path, some)
     assert status == 0 and set(states.values()) == {"done"}
     assert "a: done before" in said and "b: done before" not in said
@@ -170,9 +171,7 @@ def test_a_dry_run_does_nothing_and_needs_no_gpu(tmp_path, capsys):
 )
 def test_what_cannot_be_done_is_refused(words, message, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(SystemExit) as stopped:
-        gpu_campaign.main([*words, "--output", str(tmp_path)])
-    assert stopped.value.code == 2
+    assert gpu_campaign.main([*words, "--output", str(tmp_path)]) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
