@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
     if args.list:
         print("\n".join(f"{name:13} {b.summary}" for name, b in BENCHMARKS.items()))
         return
-    names = check_names(args.only, args.device)
+    names = check_names(args.only, args.device, quick=args.quick)
     prepare_process(args.device)
     context = context_of(args)
     if load_average() > 0.5:

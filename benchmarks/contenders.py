@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from benchmarks.context import Context
 from benchmarks.limits import Work
 from benchmarks.recurrent import compile_recurrent
 from fairseq_plugins.attention.feature_maps import elu_plus_one
@@ -26,13 +27,16 @@ Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 Shape = tuple[int, int, int, int]
 
 
+_naive = functools.partial(naive_linear_attention, causal=True)
+
+
 @dataclass(frozen=True)
 class Contender:
     """An attention to be timed.
 
     Attributes:
         summary: description for the page.
-        build: returns the function.
+        build: imports or compiles what is needed, and returns the function.
         reference: plain formula, for float64.
         features: features of q and k: ``raw``, ``positive`` (feature map applied), or ``encoded``
             (positive and rotated by RoPE).
@@ -45,7 +49,7 @@ class Contender:
 
     summary: str
     build: Callable[[], Attend]
-    reference: Attend
+    reference: Attend = _naive
     features: str = "positive"
     peer: bool = False
     sequence_first: bool = False
@@ -103,13 +107,11 @@ def _unknown_work(_: Shape) -> Work:
 
 
 def _fast_transformers() -> Attend:
-    from fast_transformers.causal_product import (  # type: ignore[import-not-found]
-        causal_dot_product,
-    )
+    from fast_transformers import causal_product  # type: ignore[import-not-found]
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         denominator = torch.einsum("bhtd,bhtd->bht", q, k.cumsum(2)).unsqueeze(-1)
-        return causal_dot_product(q, k, v) / denominator
+        return causal_product.causal_dot_product(q, k, v) / denominator
 
     return attend
 
@@ -132,11 +134,8 @@ def _flash_linear_attention() -> Attend:
     return attend
 
 
-_naive = functools.partial(naive_linear_attention, causal=True)
-
 CONTENDERS: dict[str, Contender] = {
-    # Looked up when called, so that the checked function is the timed one.
-    "linear": Contender("causal linear attention, positive denominators", lambda: linear, _naive),
+    "linear": Contender("causal linear attention, positive denominators", lambda: linear),
     "linear_encoded": Contender(
         "causal linear attention, features rotated by RoPE, clamped denominators",
         lambda: functools.partial(linear, min_cosine=MIN_COSINE),
@@ -144,49 +143,41 @@ CONTENDERS: dict[str, Contender] = {
         features="encoded",
     ),
     "softmax": Contender(
-        "scaled_dot_product_attention, is_causal",
-        lambda: softmax,
-        explicit_softmax,
-        features="raw",
+        "scaled_dot_product_attention, is_causal", lambda: softmax, explicit_softmax, "raw"
     ),
     "flash": Contender(
         "scaled_dot_product_attention, is_causal, its flash kernel",
         lambda: flash,
         explicit_softmax,
-        features="raw",
+        "raw",
         peer=True,
     ),
-    "masked": Contender("linear attention through the masked T x T matrix", lambda: masked, _naive),
+    "masked": Contender("linear attention through the masked T x T matrix", lambda: masked),
     "outer": Contender(
         "linear attention through the cumulative sum of outer products",
         lambda: outer_product_linear_attention,
-        _naive,
     ),
     "recurrent": Contender(
         "token-recurrent C++ kernel, -O3",
-        functools.partial(compile_recurrent, "-O3"),
-        _naive,
+        lambda: compile_recurrent("-O3"),
         peer=True,
         work=_recurrent_work,
     ),
     "recurrent_native": Contender(
         "token-recurrent C++ kernel, -O3 -march=native -ffast-math",
-        functools.partial(compile_recurrent, "-O3", "-march=native", "-ffast-math"),
-        _naive,
+        lambda: compile_recurrent("-O3", "-march=native", "-ffast-math"),
         peer=True,
         work=_recurrent_work,
     ),
     "fast_transformers": Contender(
         "causal_dot_product of pytorch-fast-transformers",
         _fast_transformers,
-        _naive,
         peer=True,
         work=_unknown_work,
     ),
     "flash_linear_attention": Contender(
         "chunk_linear_attn of flash-linear-attention",
         _flash_linear_attention,
-        _naive,
         peer=True,
         sequence_first=True,
         work=_unknown_work,
@@ -194,25 +185,28 @@ CONTENDERS: dict[str, Contender] = {
 }
 
 
-def draw_raw(shape: Shape, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
+def positions(length: int, context: Context, first: int = 0) -> Tensor:
+    """Return the positions of tokens, (1, T)."""
+    return torch.arange(first, first + length, device=context.device).unsqueeze(0)
+
+
+def draw_raw(shape: Shape, context: Context) -> list[Tensor]:
     """Draw q, k, v and a gradient of the output, (B, H, T, D) each."""
-    return [torch.randn(shape, device=device).to(dtype) for _ in range(4)]
+    return [torch.randn(shape, device=context.device).to(context.dtype) for _ in range(4)]
 
 
-def draw(
-    contender: Contender, shape: Shape, device: torch.device, dtype: torch.dtype
-) -> list[Tensor]:
+def draw(contender: Contender, shape: Shape, context: Context) -> list[Tensor]:
     """Draw q, k and v (B, H, T, D) for a contender, and a gradient of its output."""
-    q, k, v, gradient = draw_raw(shape, device, torch.float32)
+    q, k, v, gradient = (torch.randn(shape, device=context.device) for _ in range(4))
     if contender.features != "raw":
         q, k = elu_plus_one(q), elu_plus_one(k)
     if contender.features == "encoded":
         _, heads, length, dim = shape
         sizes: dict[str, Any] = {"num_heads": heads, "head_dim": dim, "max_positions": length}
-        rope = build_encoding("rope", causal=True, **sizes).to(device)
-        positions = torch.arange(length, device=device).unsqueeze(0)
-        q, k = rope.transform_query(q, positions), rope.transform_key(k, positions)
-    tensors = [t.detach().to(dtype) for t in (q, k, v, gradient)]
+        rope = build_encoding("rope", causal=True, **sizes).to(context.device)
+        where = positions(length, context)
+        q, k = rope.transform_query(q, where), rope.transform_key(k, where)
+    tensors = [t.detach().to(context.dtype) for t in (q, k, v, gradient)]
     if contender.sequence_first:
         tensors = [t.transpose(1, 2).contiguous().transpose(1, 2) for t in tensors]
     return tensors

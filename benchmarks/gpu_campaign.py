@@ -4,7 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.context import ROOT, check_device, say, select
@@ -22,8 +22,6 @@ DONE, FAILED, CUT_OFF, LEFT = "done", "failed", "cut off", "left"
 TAIL_LINES = 15
 _FIRST = ("cross_entropy", "lm_step", "causal", "memory", "bias")  # most worth knowing
 _MOST_WORKERS = 12  # of the tests; each compiles kernels on a core, and they share the GPU
-# Rows of Table 2 whose training at scale paper is timed.
-SPEEDS = (("base", "vanilla"), ("base", "linear"), ("lrpe_type2", "linear"))
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Part:
 
 
 def parts(output: Path, *, quick: bool, force: bool) -> list[Part]:
-    """List all parts: tests, the paper's recipe, then benchmarks.
+    """List all parts: tests, then benchmarks.
 
     Args:
         output: folder of the results.
@@ -46,27 +44,19 @@ def parts(output: Path, *, quick: bool, force: bool) -> list[Part]:
     """
     from benchmarks.catalog import BENCHMARKS  # slow to import; --help stays fast
 
-    def module(*words: str) -> tuple[str, ...]:
-        return sys.executable, "-m", *words
-
-    where, size = ("--output", str(output)), ("--quick",) if quick else ()
     workers = ("-n", str(min(usable_cores(), _MOST_WORKERS)), "--dist", "worksteal")
-    tests = module("pytest", "-q", *workers, "-m", "gpu", "tests/gpu")
-    found = [Part("tests", "the tests that need a GPU", tests, 4.0)]
-    for row, attention in SPEEDS:
-        summary = f"tokens per second of Table 2's recipe at scale paper, {row} and {attention}"
-        own = ("benchmarks.paper_speed", "--row", row, "--attention", attention, *size, *where)
-        found.append(Part(f"speed-{row}-{attention}", summary, module(*own), 2.5))
-    more = (*(size or ("--device", "gpu")), *(("--force",) if force else ()), *where)
-    for name in dict.fromkeys((*_FIRST, *BENCHMARKS)):
-        if "gpu" in (one := BENCHMARKS[name]).devices:
-            own = module("benchmarks", "--only", name, *more)
-            found.append(Part(name, one.summary, own, one.minutes))
-    return [replace(part, minutes=1.0) for part in found] if quick else found
-
-
-class TimeIsUp(Exception):
-    """The budget ran out while a part was running."""
+    tests = ("pytest", "-q", *workers, "-m", "gpu", "tests/gpu")
+    size = ("--quick",) if quick else ("--device", "gpu")
+    more = (*size, *["--force"] * force, "--output", str(output))
+    names = [n for n in dict.fromkeys((*_FIRST, *BENCHMARKS)) if "gpu" in BENCHMARKS[n].devices]
+    found = [("tests", "the tests that need a GPU", tests, 4.0)]
+    for name in names:
+        one, words = BENCHMARKS[name], ("benchmarks", "--only", name, *more)
+        found.append((name, one.summary, words, one.minutes))
+    return [
+        Part(name, summary, (sys.executable, "-m", *words), 1.0 if quick else minutes)
+        for name, summary, words, minutes in found
+    ]
 
 
 @dataclass
@@ -80,7 +70,7 @@ class Campaign:
         quick: whether sizes are tiny.
         force: whether to repeat parts that are done.
         say: prints progress.
-        clock: returns seconds.
+        began: the time of its start in seconds.
     """
 
     output: Path
@@ -89,23 +79,26 @@ class Campaign:
     quick: bool = False
     force: bool = False
     say: Callable[[str], None] = say
-    clock: Callable[[], float] = time.monotonic
-    _began: float = field(init=False)
+    began: float = field(default_factory=time.monotonic)
 
-    def __post_init__(self) -> None:
-        self._began = self.clock()
+    @property
+    def gpus(self) -> int:
+        return 0 if self.quick else 1
 
     def minutes_left(self) -> float:
-        return self.minutes - (self.clock() - self._began) / 60
+        return self.minutes - (time.monotonic() - self.began) / 60
+
+    def state_path(self, part: Part) -> Path:
+        return self.output / "states" / f"{part.name}.json"
 
     def state(self, part: Part) -> Result:
         """Read the recorded state of a part; empty if there is none."""
-        return read_object(self._state_path(part)) or {}
+        return read_object(self.state_path(part)) or {}
 
     def is_done(self, part: Part) -> bool:
         """Return whether a part is done under the present circumstances."""
         expected = {"status": DONE, "quick": self.quick}
-        return not self.force and is_current(self._state_path(part), expected, self._gpus)
+        return not self.force and is_current(self.state_path(part), expected, self.gpus)
 
     def estimate(self, part: Part) -> float:
         """Estimate a part's minutes, from its last attempt of the same size if there is one."""
@@ -164,12 +157,12 @@ class Campaign:
         def work() -> Result:
             try:
                 code = ProcessLauncher(ROOT)(part.command, log, self._check_time)
-            except TimeIsUp:
+            except TimeoutError:
                 return {"status": CUT_OFF, "exit_status": None}
             return {"status": FAILED if code else DONE, "exit_status": code}
 
         fields, words = {"part": part.name, "quick": self.quick}, ("python", *part.command[1:])
-        state = record(self._state_path(part), fields, work, words, self._gpus)
+        state = record(self.state_path(part), fields, work, words, self.gpus)
         if state["status"] != DONE:
             self.say(f"  {state['status']}; the end of {log}:")
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -178,14 +171,7 @@ class Campaign:
 
     def _check_time(self, lines: list[str]) -> None:
         if self.minutes_left() <= 0:
-            raise TimeIsUp
-
-    @property
-    def _gpus(self) -> int:
-        return 0 if self.quick else 1
-
-    def _state_path(self, part: Part) -> Path:
-        return self.output / "states" / f"{part.name}.json"
+            raise TimeoutError("the budget ran out while a part was running")
 
 
 def get_parser() -> Parser:

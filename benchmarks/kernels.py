@@ -24,12 +24,11 @@ def available(
     Raises:
         Mismatch: this project's result is wrong.
     """
-    sizes = {"heads": settings["heads"], "dim": settings["head_dim"]}
     result = {}
     for name in names:
         try:
             attend = CONTENDERS[name].build()
-            check_contender(name, attend, device=context.device, dtype=context.dtype, **sizes)
+            check_contender(name, attend, settings["heads"], settings["head_dim"], context)
             result[name] = attend
         except Exception as error:  # another project may raise anything
             if not CONTENDERS[name].peer:
@@ -112,7 +111,7 @@ def _pass(name: str, attend: Attend, length: int, settings: Settings, context: C
 
 
 def _draw(name: str, length: int, settings: Settings, context: Context) -> list[Tensor]:
-    return draw(CONTENDERS[name], _shape(length, settings), context.device, context.dtype)
+    return draw(CONTENDERS[name], _shape(length, settings), context)
 
 
 def _shape(length: int, settings: Settings) -> Shape:

@@ -7,8 +7,7 @@ dtype, and a large copy.
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -170,42 +169,29 @@ def _flop_of_attention(named: Mapping[str, Any], *, backward: bool) -> int:
     return 2 * batch * heads * pairs * each
 
 
-def measure_peaks(sizes: Settings, context: Context) -> tuple[float, float]:
+def measure_peaks(sizes: Settings, context: Context) -> Peaks:
     """Measure GFLOP/s of a matrix product and GB/s of a copy, the best of several turns."""
     side, count = sizes["gemm_size"], sizes["repetitions"]
     left, right, product = torch.randn(3, side, side, device=context.device).to(context.dtype)
     source = torch.ones(sizes["copy_bytes"] // 4, device=context.device)
     target = torch.empty_like(source)
-    seconds = interleave(
-        {
-            "gemm": lambda: torch.mm(left, right, out=product),
-            "copy": lambda: target.copy_(source),
-        },
-        Pace(0.0, count, count),
-        context.device,
-    )
-    gemm, copy = (min(seconds[name]) for name in ("gemm", "copy"))
-    return 2e-9 * side**3 / gemm, 1e-9 * (source.nbytes + target.nbytes) / copy
-
-
-@contextmanager
-def around_peaks(sizes: Settings, context: Context) -> Iterator[Peaks]:
-    """Measure the peaks before and after a block; what it gets is filled in at the end."""
-    peaks: Peaks = {}
-    before = measure_peaks(sizes, context)
-    yield peaks
-    after = measure_peaks(sizes, context)
-    gemm, copy = ([short(value) for value in pair] for pair in zip(before, after, strict=True))
-    dtype = str(context.dtype).removeprefix("torch.")
-    peaks.update(sizes, gemm_dtype=dtype, gflop_per_s=gemm, gb_per_s=copy)
+    calls = {
+        "gemm": lambda: torch.mm(left, right, out=product),
+        "copy": lambda: target.copy_(source),
+    }
+    seconds = interleave(calls, Pace(0.0, count, count), context.device)
+    return {
+        **sizes,
+        "gemm_dtype": str(context.dtype).removeprefix("torch."),
+        "gflop_per_s": [short(2e-9 * side**3 / min(seconds["gemm"]))],
+        "gb_per_s": [short(1e-9 * (source.nbytes + target.nbytes) / min(seconds["copy"]))],
+    }
 
 
 def join_peaks(peaks: Sequence[Peaks]) -> Peaks:
     """Join the peaks of several measurements with equal sizes."""
-    joined = dict(peaks[0])
-    for key in ("gflop_per_s", "gb_per_s"):
-        joined[key] = [value for one in peaks for value in one[key]]
-    return joined
+    rates = {key: [v for one in peaks for v in one[key]] for key in ("gflop_per_s", "gb_per_s")}
+    return {**peaks[0], **rates}
 
 
 def rates(work: Work, seconds: float, peaks: Peaks) -> dict[str, float | None]:

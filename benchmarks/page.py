@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders import CONTENDERS
-from benchmarks.preparation import LINES_PER_SECOND
 from benchmarks.record import Result
 from benchmarks.targets import TARGETS, spread
+from fairseq_plugins.analysis.figure_files import draw_lines
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_text, writing
 from fairseq_plugins.common.pages import Page, Section, bullets, made, site_link
@@ -16,11 +16,6 @@ from fairseq_plugins.common.pictures import save_png
 from fairseq_plugins.common.tables import DASH, markdown_table
 
 _HIDDEN = {"contenders", "pace", "peaks"}  # settings that are not shown
-# Unit, and label of its axis, of the figure's panels.
-_PANELS = {
-    "seconds": (1e-3, "milliseconds"),
-    "bytes": (2**20, "peak memory beyond the inputs, MiB"),
-}
 _METHOD = (
     "Ratios are measured in one run in which the contenders take turns: the median "
     "over the turns of the ratio within a turn, with quartiles. Before any timing, outputs and "
@@ -128,13 +123,13 @@ def _details(device: str, result: Result) -> Iterator[str]:
         yield markdown_table(["ratio", "median", "quartiles"], lines, left=1)
     if found["medians"]:
         yield from _times(found)
-    speeds = [
-        [f"`{key.removesuffix(LINES_PER_SECOND)}`", f"{value:,.0f}"]
-        for key, value in found["values"].items()
-        if key.endswith(LINES_PER_SECOND)
-    ]
-    if speeds:
-        yield markdown_table(["speed", "lines per second"], speeds, left=1)
+    speeds = defaultdict(list)
+    for key, value in found["values"].items():
+        what, _, unit = key.rpartition(", ")
+        if unit.endswith(" per second"):
+            speeds[unit].append([f"`{what}`", f"{value:,.0f}"])
+    for unit, lines in speeds.items():
+        yield markdown_table(["speed", unit], lines, left=1)
     if found["skipped"]:
         yield bullets([f"`{name}` is left out: {why}" for name, why in found["skipped"].items()])
     names = [name for name in CONTENDERS if name in settings.get("contenders", {})]
@@ -188,36 +183,26 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def curves(result: Result) -> dict[str, dict[str, list[tuple[int, float]]]]:
-    """Return sorted (length, value) by panel ("seconds", "bytes") and contender."""
-    found = result["found"]
-    panels: dict[str, dict[str, list[tuple[int, float]]]] = {}
-    for panel, values in (("seconds", found["medians"]), ("bytes", found["values"])):
-        lines = panels[panel] = defaultdict(list)
-        for key, value in values.items():
-            name, _, length = key.removeprefix("bytes ").partition("@")
-            lines[name] = sorted([*lines[name], (int(length), value)])
-    return panels
+def curves(result: Result, quantity: str, unit: float) -> dict[str, Any]:
+    """Return the lengths and the "medians" or "values" of each contender, in a unit."""
+    lines = defaultdict(list)
+    for key, value in result["found"][quantity].items():
+        name, _, length = key.removeprefix("bytes ").partition("@")
+        lines[name].append((int(length), value / unit))
+    return {name: tuple(zip(*sorted(points), strict=True)) for name, points in lines.items()}
 
 
 def draw_lengths(result: Result, path: Path) -> None:
     """Draw a PNG with panels for time and memory, on logarithmic axes."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    panels = figure.subplots(1, len(_PANELS))
-    for panel, (quantity, lines) in zip(panels, curves(result).items(), strict=True):
-        unit, label = _PANELS[quantity]
-        for name, points in lines.items():
-            lengths, values = zip(*points, strict=True)
-            panel.loglog(lengths, [v / unit for v in values], "o-", label=name, ms=4)
-        panel.set(xlabel="tokens", ylabel=label)
-        panel.grid(alpha=0.3)
-        panel.legend()
-    sizes = result["settings"]
-    figure.suptitle(
-        f"causal attention, forward and backward: batch {sizes['batch']}, {sizes['heads']} x "
-        f"{sizes['head_dim']} features, {sizes['dtype']}"
+    times, sizes = curves(result, "medians", 1e-3), curves(result, "values", 2**20)
+    memory = ("", "tokens", "peak memory beyond the inputs, MiB", sizes)
+    picture = draw_lines([("", "tokens", "milliseconds", times), memory])
+    for axis in picture.axes:
+        axis.set(xscale="log", yscale="log")
+    settings = result["settings"]
+    picture.suptitle(
+        f"causal attention, forward and backward: batch {settings['batch']}, {settings['heads']} x "
+        f"{settings['head_dim']} features, {settings['dtype']}"
     )
     with writing(path) as (file,):
-        save_png(figure, file)
+        save_png(picture, file)

@@ -26,7 +26,6 @@ from fairseq_plugins.data.codes import SEPARATOR, WORD_END, Codes
 from fairseq_plugins.data.merges import count_words, learn_merges, write_codes
 from fairseq_plugins.translation.moses import Moses
 
-LINES_PER_SECOND = ", lines per second"  # suffix of values that are speeds
 OURS, SACREMOSES, SUBWORD_NMT, TOKENIZERS = "ours", "sacremoses", "subword-nmt", "tokenizers"
 # This project's timed files.
 _SOURCES = ("data/codes.py", "data/merges.py", "translation/moses.py")
@@ -69,7 +68,7 @@ def preparation(settings: Settings, context: Context, found: Found) -> Iterator[
             yield case
             for key in case.runs:
                 speed = settings["lines"] / found.medians[key]
-                found.values[f"{key}{LINES_PER_SECOND}"] = round(speed, 1)
+                found.values[f"{key}, lines per second"] = round(speed, 1)
 
 
 def generate_text(seed: int, lines: int, words: int) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.context import BOTH, Context, Settings
-from benchmarks.limits import Work, around_peaks, count_work, rates
+from benchmarks.limits import Work, count_work, join_peaks, measure_peaks, rates
 from benchmarks.memory import peak_bytes
 from benchmarks.record import Found, Result, is_current, record, short
 from benchmarks.timing import Pace, interleave
@@ -65,35 +65,33 @@ class Benchmark:
     Attributes:
         summary: what it measures.
         measure: its function.
-        pace: number of turns.
+        pace: number of turns; None if nothing takes turns.
         sizes: settings on a CPU; with ``contenders``, the number of ``lengths`` of each.
-        gpu: settings that differ on a GPU; None if it does not run there.
-        quick: settings that differ in a quick run.
+        gpu: settings that differ on a GPU.
+        quick: settings that differ in a quick run, on a CPU whatever the devices are.
         minutes: an estimate on a data-centre GPU.
+        devices: those on which it runs.
         more: makes further settings; given instead of peaks where no products are timed.
     """
 
     summary: str
     measure: Measure
-    pace: Pace
+    pace: Pace | None
     sizes: Settings
-    gpu: Settings | None = None
+    gpu: Settings = field(default_factory=dict)
     quick: Settings = field(default_factory=dict)
     minutes: float = 5.0
+    devices: Sequence[str] = BOTH
     more: Callable[[], Settings] | None = None
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        return BOTH[:1] if self.gpu is None else BOTH
 
     def settings(self, device: str, quick: bool) -> Settings:
         """Return the settings, as the JSON records them."""
-        own = self.gpu or {} if device == "gpu" else {}
-        found = {**self.sizes, **own, **(self.quick if quick else {})}
+        found = self.sizes | (self.gpu if device == "gpu" else {}) | (self.quick if quick else {})
         if "contenders" in found:
             lengths, counts = found.pop("lengths"), found["contenders"]
             found["contenders"] = {name: lengths[:count] for name, count in counts.items()}
-        found["pace"] = vars(QUICK if quick else self.pace)
+        if self.pace:
+            found["pace"] = vars(QUICK if quick else self.pace)
         if self.more:
             return found | self.more()
         return found | {"peaks": _QUICK_PEAKS if quick else _PEAKS[device]}
@@ -118,11 +116,11 @@ def by_cases(cases: Cases, shares: Sequence[str] = ()) -> Measure:
     def measure(settings: Settings, context: Context) -> Found:
         if "peaks" not in settings:
             return run(settings, context)
-        with around_peaks(settings["peaks"], context) as peaks:
-            found = run(settings, context)
-        found.peaks = peaks
+        before = measure_peaks(settings["peaks"], context)
+        found = run(settings, context)
+        found.peaks = join_peaks([before, measure_peaks(settings["peaks"], context)])
         for key, work in found.work.items():
-            found.rates[key] = rates(work, found.medians[key], peaks)
+            found.rates[key] = rates(work, found.medians[key], found.peaks)
             name, _, size = key.partition("@")
             share = found.rates[key]["of_peak_gemm"]
             if name in shares and share is not None:

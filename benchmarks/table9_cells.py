@@ -68,7 +68,7 @@ def measure_table(
         Mismatch: an attention is wrong; nothing is timed.
     """
     for attention in attentions:
-        check_attention(attention, causal=False, device=context.device, dtype=context.dtype)
+        check_attention(attention, context, causal=False)
     cells = [(row, attention) for row in rows for attention in attentions]
     try:
         for number, (row, attention) in enumerate(cells, 1):

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,7 +21,16 @@ from fairseq_plugins.kernels import (
     linear_cross_entropy,
 )
 
-CPU = torch.device("cpu")
+CPU = Context("cpu", Path())
+
+
+class Half(Context):
+    """The dtype of a GPU on a CPU."""
+
+    dtype = torch.bfloat16
+
+
+HALF = Half("cpu", Path())
 
 
 class _WrongGradient(torch.autograd.Function):
@@ -100,13 +110,13 @@ def test_nan_is_wrong():
         return contenders.linear(q, k, v) * float("nan")
 
     with pytest.raises(Mismatch, match="linear, length 19: the output is off by nan"):
-        check_contender("linear", attend, heads=1, dim=8, device=CPU, dtype=torch.float32)
+        check_contender("linear", attend, 1, 8, CPU)
 
 
 @pytest.mark.parametrize("name", ["linear", "linear_encoded", "softmax", "masked"])
 def test_contenders_are_right_in_half_precision(name):
     attend = CONTENDERS[name].build()
-    check_contender(name, attend, heads=2, dim=64, device=CPU, dtype=torch.bfloat16)
+    check_contender(name, attend, 2, 64, HALF)
 
 
 COMPILED = ["recurrent", "recurrent_native"]
@@ -118,10 +128,10 @@ def test_contenders_are_right(name):
     if name in COMPILED and shutil.which("c++") is None:
         pytest.skip("no C++ compiler")
     attend = CONTENDERS[name].build()
-    check_contender(name, attend, heads=2, dim=20, device=CPU, dtype=torch.float32)
+    check_contender(name, attend, 2, 20, CPU)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("context", [CPU, HALF], ids=lambda context: str(context.dtype))
 @pytest.mark.parametrize("attention", ["linear", "vanilla"])
 @pytest.mark.parametrize(
     "seeds",
@@ -130,13 +140,13 @@ def test_contenders_are_right(name):
         pytest.param(range(2, 8), id="others", marks=pytest.mark.slow),
     ],
 )
-def test_attentions_are_right(attention, dtype, seeds):
+def test_attentions_are_right(attention, context, seeds):
     """In the precision of a GPU's benchmarks too, whatever is drawn."""
     for seed in seeds:
         torch.manual_seed(seed)
         for causal in (False, True):
-            check_attention(attention, causal=causal, device=CPU, dtype=dtype)
-    check_decoding(attention, device=CPU, dtype=dtype)
+            check_attention(attention, context, causal=causal)
+    check_decoding(attention, context)
 
 
 def test_without_a_compiler_its_kernel_is_left_out(monkeypatch):
@@ -179,7 +189,7 @@ def test_a_peer_gets_tensors_as_they_lie_in_its_layout():
         return CONTENDERS["linear"].reference(q, k, v)
 
     contender = Contender("", lambda: attend, attend, peer=True, sequence_first=True)
-    run = forward_backward(attend, draw(contender, (2, 3, 16, 8), CPU, torch.float32))
+    run = forward_backward(attend, draw(contender, (2, 3, 16, 8), CPU))
     run()
     assert seen == [True] * 3
 

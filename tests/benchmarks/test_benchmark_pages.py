@@ -6,7 +6,6 @@ from benchmarks import page, table9_page
 from benchmarks.catalog import BENCHMARKS
 from benchmarks.cross_entropy import PARTS
 from benchmarks.limits import Work, join_peaks, rates
-from benchmarks.page import curves
 from benchmarks.table9_page import ROWS, read_cells
 from benchmarks.targets import TABLE_9, TARGETS, Target
 from fairseq_plugins.common.files import write_json
@@ -219,8 +218,8 @@ def test_table9_names_the_papers_numbers_and_targets_of_its_own_rows():
 
 
 def test_curves_by_length():
-    found = {"medians": {"linear@1024": 2.0, "linear@512": 1.0}, "values": {"bytes linear@512": 8}}
-    assert curves({"found": found}) == {
-        "seconds": {"linear": [(512, 1.0), (1024, 2.0)]},
-        "bytes": {"linear": [(512, 8)]},
-    }
+    found = {"medians": {"linear@1024": 2.0, "linear@512": 1.0}}
+    found["values"] = {"bytes linear@512": 2**21}
+    result = {"found": found}
+    assert page.curves(result, "medians", 1e-3) == {"linear": ((512, 1024), (1000.0, 2000.0))}
+    assert page.curves(result, "values", 2**20) == {"linear": ((512,), (2.0,))}

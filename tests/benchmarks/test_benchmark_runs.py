@@ -67,7 +67,7 @@ def test_quick_run(name, tmp_path):
 
 def assert_limits(name, result):
     """Peaks from before and after, and the work and rates of every time."""
-    if name == "preparation":  # of text, in which there are no products
+    if name in ("preparation", "paper_speed"):  # in which no products are timed
         assert not result["found"]["work"] and not result["found"]["peaks"]
         return
     numbers, sizes = result["found"], result["settings"]["peaks"]
@@ -195,6 +195,8 @@ def test_a_preparation_with_another_outcome_is_not_timed(tmp_path, monkeypatch, 
 def test_a_benchmark_of_the_cpu_alone_is_refused_elsewhere(capsys):
     assert "preparation" in check_names(None, "cpu")
     assert "preparation" not in check_names(None, "gpu")
+    assert "paper_speed" not in check_names(None, "cpu")
+    assert "paper_speed" in check_names(None, "cpu", quick=True)
     assert program.main(["--device", "gpu", "--only", "preparation"]) == 2
     assert "`--device gpu`, but has 'preparation'" in capsys.readouterr().err
 
