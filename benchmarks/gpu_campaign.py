@@ -116,35 +116,31 @@ class Campaign:
         for part in self.parts:
             self.say(f"{part.name:26} {self.estimate(part):5.1f} min  {part.summary}")
 
-    def announce(self) -> None:
-        """Print what `run` would do, without a device."""
-        left = self.minutes
-        for part in self.parts:
-            takes = self.estimate(part)
-            if not self.force and self.state(part).get("status") == DONE:
-                verdict = "done before, unless something changed since"
-            elif takes > left:
-                verdict = "would be left, for lack of time"
-            else:
-                verdict, left = "would be done", left - takes
-            self.say(f"{part.name} ({takes:.1f} min): {verdict}\n  {' '.join(part.command)}")
+    def run(self, *, dry: bool = False) -> int:
+        """Run the parts that are not done and fit the budget; return the exit status.
 
-    def run(self) -> int:
-        """Run the parts that are not done and fit the budget; return the exit status."""
-        lines = []
+        dry: only print what would be done.
+        """
+        lines, left = [], self.minutes
         for number, part in enumerate(self.parts, 1):
             head = f"[{number}/{len(self.parts)}] {part.name}"
-            takes, left, status = self.estimate(part), self.minutes_left(), LEFT
+            takes, status = self.estimate(part), LEFT
+            left = left if dry else self.minutes_left()
             if self.is_done(part):
                 status = DONE
                 self.say(f"{head}: done before")
             elif takes > left:
                 self.say(f"{head}: left, it takes {takes:.1f} min and {max(left, 0):.1f} are left")
+            elif dry:
+                self.say(f"{head}: about {takes:.1f} min\n  {' '.join(part.command)}")
+                left -= takes
             else:
                 self.say(f"{head}: {part.summary} (about {takes:.1f} of {left:.1f} min)")
                 status = self._run_part(part)
             seconds = "-" if status == LEFT else f"{self.state(part)['wall_seconds']:.0f}"
             lines.append([part.name, status, seconds])
+        if dry:
+            return 0
         self.say("\n" + markdown_table(["part", "state", "seconds"], lines, left=2))
         self.say(f"results are in {self.output}; the same command resumes the campaign")
         return 0 if all(status == DONE for _, status, _ in lines) else 1
@@ -218,12 +214,10 @@ def run(args: argparse.Namespace) -> int:
     campaign = Campaign(output, found, args.minutes, quick=args.quick, force=args.force)
     if args.list:
         campaign.list_parts()
-    elif args.dry_run:
-        campaign.announce()
-    else:
+        return 0
+    if not args.dry_run:
         check_device("cpu" if args.quick else "gpu")
-        return campaign.run()
-    return 0
+    return campaign.run(dry=args.dry_run)
 
 
 main = command(get_parser, run, quiet=True, if_stopped="Stopped; the same command goes on.")

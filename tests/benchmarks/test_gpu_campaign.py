@@ -145,8 +145,8 @@ def test_a_dry_run_does_nothing_and_needs_no_gpu(tmp_path, capsys):
     words = ["--output", str(tmp_path), "--minutes", "5"]
     assert gpu_campaign.main([*words, "--dry-run"]) == 0
     said = capsys.readouterr().out
-    assert "tests (4.0 min): would be done" in said and "-m gpu tests/gpu" in said
-    assert "table9 (12.0 min): would be left, for lack of time" in said
+    assert "tests: about 4.0 min" in said and "-m gpu tests/gpu" in said
+    assert "table9: left, it takes 12.0 min and 1.0 are left" in said
     assert gpu_campaign.main([*words, "--list"]) == 0
     assert "LRPE, Table 9" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
