@@ -19,17 +19,10 @@ from fairseq_plugins.attention import ATTENTIONS
 from fairseq_plugins.models.pe_transformer_lm import PETransformerLM, PETransformerLMConfig
 from fairseq_plugins.modules.encoder import PositionalEncoder
 from fairseq_plugins.modules.options import PositionEncodingConfig
+from fairseq_plugins.runner.rehearsal import numbered_dictionary
 
 Step = Callable[[], None]
 FAIRSEQ = "transformer_lm"
-
-
-def make_dictionary(size: int) -> Dictionary:
-    """Make a dictionary of `size` symbols, with fairseq's four."""
-    dictionary = Dictionary()
-    for i in range(size - len(dictionary)):
-        dictionary.add_symbol(f"w{i}")
-    return dictionary
 
 
 def random_tokens(settings: Settings, length: int, device: torch.device) -> Tensor:
@@ -57,7 +50,7 @@ def language_model_step(
     settings: Settings, length: int, context: Context, attention: str | None
 ) -> Step:
     """Make a step of ``pe_transformer_lm``, or of fairseq's own for `attention` None."""
-    dictionary = make_dictionary(settings["dictionary"])
+    dictionary = numbered_dictionary(settings["dictionary"])
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     width: int = settings["width"]
     options: dict[str, Any] = {
@@ -102,7 +95,7 @@ def masked_language_model_step(
     stack.layers, stack.embed_dim = settings["layers"], settings["width"]
     stack.ffn_embed_dim, stack.attention_heads = settings["ffn"], settings["heads"]
     config.max_source_positions, config.dropout = settings["length"], 0.0
-    dictionary = make_dictionary(settings["dictionary"])
+    dictionary = numbered_dictionary(settings["dictionary"])
     embedding = Embedding(len(dictionary), settings["width"], dictionary.pad())
     options = PositionEncodingConfig(attention_type=attention, position_encoding=encoding)
     model = PositionalEncoder(config, options, dictionary, embedding).to(context.device).train()
