@@ -1,13 +1,18 @@
-"""The page of a device: what was measured, then the targets; and the figure by length."""
+"""The page of a device: what was measured, then the targets; and the figure by length.
 
+Targets are in results/targets.json, one a line; docs/performance.md explains the missed ones.
+"""
+
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders import CONTENDERS
+from benchmarks.context import ROOT
 from benchmarks.record import Result
-from benchmarks.targets import TARGETS, spread
 from fairseq_plugins.analysis.figure_files import draw_lines
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_text, writing
@@ -25,6 +30,48 @@ _METHOD = (
     "and written if new. Shares are of the machine's peaks in a large product and a large copy "
     "(bytes read and written), measured right before and after the benchmark."
 )
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target for a ratio.
+
+    Attributes:
+        what: description of the ratio.
+        benchmark: name of the benchmark that measures it.
+        ratio: key of the ratio in the benchmark's result.
+        bound: limit of the ratio.
+        at_least: whether higher is better.
+        devices: devices for which the target is set.
+    """
+
+    what: str
+    benchmark: str
+    ratio: str
+    bound: float
+    at_least: bool
+    devices: list[str]
+
+    @property
+    def bound_text(self) -> str:
+        return f"{'>=' if self.at_least else '<='} {self.bound:.2f}"
+
+    def verdict(self, value: float) -> str:
+        """Judge a measured ratio."""
+        is_met = value >= self.bound if self.at_least else value <= self.bound
+        return "met" if is_met else "missed"
+
+
+_FILE = ROOT / "benchmarks" / "results" / "targets.json"
+TARGETS = [Target(**target) for target in json.loads(_FILE.read_text("utf-8"))["targets"]]
+# Those of Table 9 by row and attention, as "rope linear".
+TABLE_9 = {target.ratio: target for target in TARGETS if target.benchmark == "table9"}
+
+
+def spread(found: Mapping[str, Any], ratio: str) -> str:
+    """Format the quartiles of a ratio."""
+    quartiles = found["quartiles"].get(ratio)
+    return f"{quartiles[0]:.3f} to {quartiles[1]:.3f}" if quartiles else DASH
 
 
 def write(path: Path, results: Mapping[str, Result], summaries: Mapping[str, str]) -> Path:

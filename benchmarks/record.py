@@ -19,7 +19,7 @@ Result = dict[str, Any]
 # Files that affect measurements; those of `benchmarks` that do not are excluded.
 _MEASURED = ("kernels", "encodings", "attention", "modules", "models")
 _NOT_MEASURED = {
-    *("page.py", "targets.py", "table9_page.py", "gpu_campaign.py"),
+    *("page.py", "table9_page.py", "gpu_campaign.py"),
     *("preparation_curve.py", "job_memory.py"),
 }
 

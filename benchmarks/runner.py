@@ -14,9 +14,8 @@ import torch
 
 from benchmarks.context import BOTH, Context, Settings
 from benchmarks.limits import Work, count_work, join_peaks, measure_peaks, rates
-from benchmarks.memory import peak_bytes
 from benchmarks.record import Found, Result, is_current, record, short
-from benchmarks.timing import Pace, interleave
+from benchmarks.timing import Pace, interleave, peak_bytes
 
 Call = Callable[[], object]
 Measure = Callable[[Settings, Context], Found]

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.page import origin
+from benchmarks.page import TABLE_9, origin, spread
 from benchmarks.record import Result, read_result
-from benchmarks.targets import TABLE_9, spread
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_text, writing
 from fairseq_plugins.common.pages import Page, Section, bullets, made, site_link

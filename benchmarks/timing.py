@@ -1,11 +1,14 @@
-"""Timing of contenders in turns, so that a slow machine affects all alike."""
+"""Timing of contenders in turns, so that a slow machine affects all alike, and peak memory."""
 
 import gc
+import itertools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 
 
 @dataclass(frozen=True)
@@ -73,3 +76,29 @@ def interleave(
     finally:
         gc.enable()
     return seconds
+
+
+def peak_bytes(run: Callable[[], object], device: torch.device | None = None) -> int:
+    """Measure the peak bytes of ``run`` beyond those allocated before.
+
+    On a CPU the profiler records every allocation, also inside operators; on a GPU torch counts.
+    """
+    if device is not None and device.type == "cuda":
+        synchronize(device)
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        run()
+        synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    gc.collect()  # else older garbage may be freed, and subtracted, within the run
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as records:
+        kept = run()
+    del kept
+    assert records.profiler is not None
+    results = records.profiler.kineto_results
+    assert results is not None
+    events = [e for e in results.events() if e.name() == "[memory]"]
+    events = [e for e in events if e.device_type() == DeviceType.CPU]
+    assert events, "the profiler recorded no allocation"
+    sizes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
+    return max(0, *itertools.accumulate(sizes))

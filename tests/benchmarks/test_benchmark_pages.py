@@ -6,8 +6,8 @@ from benchmarks import page, table9_page
 from benchmarks.catalog import BENCHMARKS
 from benchmarks.cross_entropy import PARTS
 from benchmarks.limits import Work, join_peaks, rates
+from benchmarks.page import TABLE_9, TARGETS, Target
 from benchmarks.table9_page import ROWS, read_cells
-from benchmarks.targets import TABLE_9, TARGETS, Target
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.papers import lrpe_speed
 from fairseq_plugins.papers.tables import ATTENTIONS

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from benchmarks import timing
-from benchmarks.memory import peak_bytes
 from benchmarks.record import Found
-from benchmarks.timing import Pace, interleave
+from benchmarks.timing import Pace, interleave, peak_bytes
 
 CPU = torch.device("cpu")
 
