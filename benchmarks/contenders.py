@@ -3,10 +3,16 @@
 Shapes: B batch, H heads, T tokens, D head_dim. All are causal and take q, k, v (B, H, T, D).
 """
 
+import ctypes
 import functools
 import inspect
+import os
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +22,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.context import Context
 from benchmarks.limits import Work
-from benchmarks.recurrent import compile_recurrent
 from fairseq_plugins.attention.feature_maps import elu_plus_one
 from fairseq_plugins.attention.normalizers import MIN_COSINE
 from fairseq_plugins.encodings import build_encoding
@@ -25,6 +30,7 @@ from fairseq_plugins.kernels.naive import outer_product_linear_attention
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 Shape = tuple[int, int, int, int]
+_RECURRENT = Path(__file__).with_name("recurrent.cpp")
 
 
 _naive = functools.partial(naive_linear_attention, causal=True)
@@ -89,6 +95,60 @@ def explicit_softmax(
         future = torch.ones(logits.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
         logits = logits.masked_fill(future, float("-inf"))
     return logits.softmax(-1) @ v
+
+
+@functools.cache
+def compile_recurrent(*flags: str) -> Attend:
+    """Compile the token-recurrent C++ kernel with compiler flags, once in a process.
+
+    q, k: (B, H, T, D'), positive features; v: (B, H, T, M); float32 on a CPU.
+
+    Raises:
+        RuntimeError: there is no compiler, or it fails.
+    """
+    compiler = shutil.which(os.environ.get("CXX") or "c++")
+    if compiler is None:
+        raise RuntimeError("no C++ compiler (c++, or the one that CXX names)")
+    # Not cached: a build with -march=native need not run on another machine.
+    with tempfile.TemporaryDirectory() as folder:
+        unit, library = Path(folder) / "recurrent.o", Path(folder) / "recurrent.so"
+        compiling = [compiler, *flags, "-fPIC", "-c", "-o", str(unit), str(_RECURRENT)]
+        # Linked without the flags: with -ffast-math, loading the library would make the whole
+        # process flush denormals to zero.
+        linking = [compiler, "-shared", "-o", str(library), str(unit)]
+        for command in (compiling, linking):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise RuntimeError(f"`{compiler}` failed: {done.stderr.strip()[-200:]}")
+        functions = ctypes.CDLL(str(library))
+    return lambda q, k, v: _Recurrent.apply(q, k, v, functions)
+
+
+def _call(function: Any, tensors: list[Tensor], sizes: tuple[int, ...]) -> None:
+    pointers = [ctypes.c_void_p(t.data_ptr()) for t in tensors]
+    function(*pointers, *(ctypes.c_long(size) for size in sizes))
+
+
+class _Recurrent(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, functions: ctypes.CDLL) -> Tensor:
+        q, k, v = (t.contiguous() for t in (q, k, v))
+        assert q.dtype == torch.float32 and q.device.type == "cpu"
+        output, denominator = torch.empty_like(v), q.new_empty(q.shape[:3])
+        ctx.sizes = (q.size(0) * q.size(1), q.size(2), q.size(3), v.size(3))
+        _call(functions.recurrent_forward, [q, k, v, output, denominator], ctx.sizes)
+        ctx.save_for_backward(q, k, v, output, denominator)
+        ctx.functions = functions
+        return output
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        saved = list(ctx.saved_tensors)
+        grads = [torch.empty_like(t) for t in saved[:3]]
+        tensors = [*saved, grad_output.contiguous(), *grads]
+        _call(ctx.functions.recurrent_backward, tensors, ctx.sizes)
+        return *grads, None
 
 
 def _recurrent_work(shape: Shape) -> Work:

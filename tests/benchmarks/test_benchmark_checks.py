@@ -9,10 +9,15 @@ import torch
 
 from benchmarks import __main__ as program
 from benchmarks import contenders, kernels, table9
-from benchmarks.contenders import CONTENDERS, Contender, draw, forward_backward
+from benchmarks.contenders import (
+    CONTENDERS,
+    Contender,
+    compile_recurrent,
+    draw,
+    forward_backward,
+)
 from benchmarks.context import Context
 from benchmarks.record import Found
-from benchmarks.recurrent import compile_recurrent
 from benchmarks.reference import Mismatch, check_attention, check_contender, check_decoding
 from fairseq_plugins.attention import linear as linear_module
 from fairseq_plugins.kernels import (
