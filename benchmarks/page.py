@@ -68,9 +68,8 @@ TARGETS = [Target(**target) for target in json.loads(_FILE.read_text("utf-8"))["
 TABLE_9 = {target.ratio: target for target in TARGETS if target.benchmark == "table9"}
 
 
-def spread(found: Mapping[str, Any], ratio: str) -> str:
+def spread(quartiles: Sequence[float] | None) -> str:
     """Format the quartiles of a ratio."""
-    quartiles = found["quartiles"].get(ratio)
     return f"{quartiles[0]:.3f} to {quartiles[1]:.3f}" if quartiles else DASH
 
 
@@ -148,7 +147,11 @@ def _targets(device: str, results: Mapping[str, Result]) -> str:
         elif value is None:
             ours = [DASH, DASH, "not measured"]
         else:
-            ours = [f"{value:.3f}", spread(found, target.ratio), target.verdict(value)]
+            ours = [
+                f"{value:.3f}",
+                spread(found["quartiles"].get(target.ratio)),
+                target.verdict(value),
+            ]
         lines.append([target.what, target.bound_text, *ours])
     verdicts = [line[-1] for line in lines]
     header = ["what", "target", "measured", "quartiles", "verdict"]
@@ -166,7 +169,10 @@ def _details(device: str, result: Result) -> Iterator[str]:
         yield f"![time and memory against length]({device}-lengths.png)"
     elif found["ratios"]:
         ratios = found["ratios"].items()
-        lines = [[f"`{key}`", f"{value:.3f}", spread(found, key)] for key, value in ratios]
+        lines = [
+            [f"`{key}`", f"{value:.3f}", spread(found["quartiles"].get(key))]
+            for key, value in ratios
+        ]
         yield markdown_table(["ratio", "median", "quartiles"], lines, left=1)
     if found["medians"]:
         yield from _times(found)

@@ -125,7 +125,10 @@ def is_current(path: Path, fields: Mapping[str, Any], gpus: int = 0) -> bool:
     return all(result.get(key) == value for key, value in expected.items())
 
 
+_NEEDED = {"commit", "versions", "hardware", "load_average", "finished_at"}  # by pages
+
+
 def read_result(path: Path, numbers: str) -> Result | None:
     """Read a JSON that has numbers under a name; None if it is missing, damaged or another's."""
     result = read_object(path) or {}
-    return result if {numbers, "command", "finished_at"} <= result.keys() else None
+    return result if {numbers, *_NEEDED} <= result.keys() else None

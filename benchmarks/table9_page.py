@@ -74,10 +74,9 @@ def _columns(row: str, attention: str, cells: Cells) -> tuple[list[str], list[st
     if (row, attention) not in cells:
         return [published, DASH, DASH], [bound, DASH, DASH]
     metrics = cells[row, attention]["metrics"]
-    speed = metrics["relative_speed"]
-    quartiles = spread({"quartiles": {row: metrics["quartiles"]}}, row)
+    speed, ours = metrics["relative_speed"], f"{metrics['relative_speed']:.3f}"
     verdict = target.verdict(speed) if target else DASH
-    return [published, f"{speed:.3f}", quartiles], [bound, f"{speed:.3f}", verdict]
+    return [published, ours, spread(metrics["quartiles"])], [bound, ours, verdict]
 
 
 def draw(cells: Cells, path: Path) -> None:
