@@ -9,7 +9,8 @@ from benchmarks.context import Context, Settings
 from benchmarks.limits import Work
 from benchmarks.record import Found
 from benchmarks.reference import attend_at, build, check_attention
-from benchmarks.runner import Call, Case
+from benchmarks.runner import Case
+from benchmarks.timing import Call
 from fairseq_plugins.kernels.backend import FLEX
 
 _CHECKED = 256  # tokens, two blocks of FlexAttention

@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from benchmarks.context import Context, Settings
 from benchmarks.record import Found
 from benchmarks.reference import compare
-from benchmarks.runner import Call, Case
+from benchmarks.runner import Case
+from benchmarks.timing import Call
 from fairseq_plugins.kernels import linear_cross_entropy, naive_linear_cross_entropy
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -10,7 +10,8 @@ from benchmarks.contenders import CONTENDERS, Attend, Shape, draw, forward_backw
 from benchmarks.context import Context, Settings
 from benchmarks.record import Found
 from benchmarks.reference import check_contender
-from benchmarks.runner import Call, Case
+from benchmarks.runner import Case
+from benchmarks.timing import Call
 
 OURS = ("linear", "linear_encoded")
 PARTS = ("forward", "forward+backward")
@@ -91,19 +92,17 @@ def _by_length(settings: Settings, context: Context, found: Found) -> Iterator[t
     wanted: dict[str, list[int]] = settings["contenders"]
     functions = available(wanted, settings, context, found)
     for length in sorted({n for lengths in wanted.values() for n in lengths}):
-        names = [name for name in functions if length in wanted[name]]
-        shape = _shape(length, settings)
-        formulas = {name: formula for name in names if (formula := CONTENDERS[name].work)}
-        yield (
-            length,
-            Case(
-                {
-                    f"{name}@{length}": _pass(name, functions[name], length, settings, context)
-                    for name in names
-                },
-                work={f"{name}@{length}": formula(shape) for name, formula in formulas.items()},
-            ),
-        )
+        keys = {name: f"{name}@{length}" for name in functions if length in wanted[name]}
+        runs = {
+            key: _pass(name, functions[name], length, settings, context)
+            for name, key in keys.items()
+        }
+        work = {
+            key: formula(_shape(length, settings))
+            for name, key in keys.items()
+            if (formula := CONTENDERS[name].work)
+        }
+        yield length, Case(runs, work=work)
 
 
 def _pass(name: str, attend: Attend, length: int, settings: Settings, context: Context) -> Call:

@@ -5,6 +5,7 @@ depends on sizes alone.
 """
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -12,6 +13,7 @@ from fairseq.data import indexed_dataset
 
 from benchmarks.context import ROOT, Context, Settings
 from benchmarks.record import Found
+from benchmarks.runner import Case
 from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS
 from fairseq_plugins.common.errors import WorkError
 from fairseq_plugins.experiments.training import train_command
@@ -39,13 +41,12 @@ def write_corpus(folder: Path, dictionary: int, tokens: int) -> None:
         builder.finalize(str(file.with_suffix(".idx")))
 
 
-def paper_speed(settings: Settings, context: Context) -> Found:
+def paper_speed(settings: Settings, context: Context, found: Found) -> Iterator[Case]:
     """Train each row for a while, without checkpoints.
 
     Raises:
         WorkError: a training failed; the message has the end of its log.
     """
-    found = Found()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_corpus(folder, settings["dictionary"], settings["tokens"])
@@ -60,7 +61,7 @@ def paper_speed(settings: Settings, context: Context) -> Found:
                 f"checkpoint.save_dir={folder}/checkpoints",
                 "checkpoint.no_save=true",
                 "dataset.disable_validation=true",
-                "optimization.max_update=1000000",
+                f"optimization.max_update={settings['updates']}",
                 f"optimization.stop_time_hours={settings['seconds'] / 3600:.6f}",
                 "common.log_interval=1",
             ]
@@ -69,9 +70,9 @@ def paper_speed(settings: Settings, context: Context) -> Found:
             training = read_training_log(log)
             speed = training.tokens_per_second  # from the end of the first update on
             if not speed:
-                raise WorkError(f"{row}: fewer than two updates in {settings['seconds']:g} seconds")
+                raise WorkError(f"{row}: fewer than two updates in {settings['seconds']:g} s")
             found.values[f"{row}, tokens per second"] = speed
             found.values[f"{row}, updates"] = training.updates or 0
             found.values[f"{row}, parameters"] = training.parameters or 0
             context.say(f"  {row}: {speed:,.0f} tokens per second")
-    return found
+    yield Case()

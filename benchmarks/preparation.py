@@ -66,7 +66,7 @@ def preparation(settings: Settings, context: Context, found: Found) -> Iterator[
         for step in STEPS:
             case = _case(step, text, found)
             yield case
-            for key in case.runs:
+            for key in case.starts:
                 speed = settings["lines"] / found.medians[key]
                 found.values[f"{key}, lines per second"] = round(speed, 1)
 
@@ -111,16 +111,9 @@ def _case(step: str, text: Text, found: Found) -> Case:
             )
         shared = len(set(result) & set(results[ours])) / len(set(results[ours]))
         found.values[f"{key}, share of ours"] = round(shared, 4)
-    ready: dict[str, Timed] = {}
-
-    def prepare(key: str) -> None:
-        ready[key] = start[key]()
-
-    return Case(
-        {key: functools.partial(lambda key: ready[key](), key) for key in start},
-        {f"{ours}/{key.removeprefix(step).strip()}": (ours, key) for key in start if key != ours},
-        prepare={key: functools.partial(prepare, key) for key in start},
-    )
+    others = [key for key in start if key != ours]
+    ratios = {f"{ours}/{key.removeprefix(f'{step} ')}": (ours, key) for key in others}
+    return Case(starts=start, ratios=ratios)
 
 
 def _tokenise(text: Text) -> Timed:

@@ -15,11 +15,9 @@ import torch
 from benchmarks.context import BOTH, Context, Settings
 from benchmarks.limits import Work, count_work, join_peaks, measure_peaks, rates
 from benchmarks.record import Found, Result, is_current, record, short
-from benchmarks.timing import Pace, interleave, peak_bytes
+from benchmarks.timing import Call, Pace, interleave, peak_bytes
 
-Call = Callable[[], object]
-Measure = Callable[[Settings, Context], Found]
-QUICK = Pace(0.0, 2, 2)
+_PACE, _QUICK = Pace(8.0, 5, 200), Pace(0.0, 2, 2)
 # Sizes beyond the caches that reach a device's peaks.
 _PEAKS = {
     "cpu": {"gemm_size": 1024, "copy_bytes": 2**28, "repetitions": 9},
@@ -35,7 +33,7 @@ class Case:
     Attributes:
         runs: timed calls, by the key of their time.
         ratios: the keys of two times, by the key of their ratio.
-        prepare: untimed setup, by the key of the call.
+        starts: functions that prepare a call, untimed, and return it, by the key of its time.
         steps: number by which times are divided.
         work: work of calls that cannot be counted, by the key of their time.
         memory: calls whose peak memory is measured, by its key.
@@ -46,7 +44,7 @@ class Case:
 
     runs: Mapping[str, Call] = field(default_factory=dict)
     ratios: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    prepare: Mapping[str, Callable[[], None]] = field(default_factory=dict)
+    starts: Mapping[str, Callable[[], Call]] = field(default_factory=dict)
     steps: int = 1
     work: Mapping[str, Work] = field(default_factory=dict)
     memory: Mapping[str, Call] = field(default_factory=dict)
@@ -63,25 +61,28 @@ class Benchmark:
 
     Attributes:
         summary: what it measures.
-        measure: its function.
-        pace: number of turns; None if nothing takes turns.
+        cases: yields the cases; what it adds to the results itself is kept.
         sizes: settings on a CPU; with ``contenders``, the number of ``lengths`` of each.
+        pace: number of turns; None if nothing takes turns.
         gpu: settings that differ on a GPU.
         quick: settings that differ in a quick run, on a CPU whatever the devices are.
         minutes: an estimate on a data-centre GPU.
         devices: those on which it runs.
         more: makes further settings; given instead of peaks where no products are timed.
+        shares: contenders whose share of the peak product becomes a ratio, as
+            ``linear/peak_gemm@512``.
     """
 
     summary: str
-    measure: Measure
-    pace: Pace | None
+    cases: Cases
     sizes: Settings
+    pace: Pace | None = _PACE
     gpu: Settings = field(default_factory=dict)
     quick: Settings = field(default_factory=dict)
     minutes: float = 5.0
     devices: Sequence[str] = BOTH
     more: Callable[[], Settings] | None = None
+    shares: Sequence[str] = ()
 
     def settings(self, device: str, quick: bool) -> Settings:
         """Return the settings, as the JSON records them."""
@@ -90,59 +91,46 @@ class Benchmark:
             lengths, counts = found.pop("lengths"), found["contenders"]
             found["contenders"] = {name: lengths[:count] for name, count in counts.items()}
         if self.pace:
-            found["pace"] = vars(QUICK if quick else self.pace)
+            found["pace"] = vars(_QUICK if quick else self.pace)
         if self.more:
             return found | self.more()
         return found | {"peaks": _QUICK_PEAKS if quick else _PEAKS[device]}
 
-
-def by_cases(cases: Cases, shares: Sequence[str] = ()) -> Measure:
-    """Make a benchmark's function from its cases, between two measurements of the peaks.
-
-    Args:
-        cases: yields the cases; what it adds to the results is kept.
-        shares: contenders whose share of the peak product becomes a ratio, as
-            ``linear/peak_gemm@512``.
-    """
-
-    def run(settings: Settings, context: Context) -> Found:
-        found = Found()
-        for case in cases(settings, context, found):
+    def measure(self, settings: Settings, context: Context) -> Found:
+        """Measure the cases, between two measurements of the peaks."""
+        found, sizes = Found(), settings.get("peaks")
+        peaks = [measure_peaks(sizes, context)] if sizes else []
+        for case in self.cases(settings, context, found):
             _add_times(case, found, settings, context)
             _add_memory(case, found, context)
+        if sizes and not found.peaks:
+            found.peaks = join_peaks([*peaks, measure_peaks(sizes, context)])
+            self._add_rates(found)
         return found
 
-    def measure(settings: Settings, context: Context) -> Found:
-        if "peaks" not in settings:
-            return run(settings, context)
-        before = measure_peaks(settings["peaks"], context)
-        found = run(settings, context)
-        found.peaks = join_peaks([before, measure_peaks(settings["peaks"], context)])
+    def _add_rates(self, found: Found) -> None:
         for key, work in found.work.items():
             found.rates[key] = rates(work, found.medians[key], found.peaks)
             name, _, size = key.partition("@")
             share = found.rates[key]["of_peak_gemm"]
-            if name in shares and share is not None:
+            if name in self.shares and share is not None:
                 found.ratios[f"{name}/peak_gemm@{size}"] = share
-        return found
-
-    return measure
 
 
 def _add_times(case: Case, found: Found, settings: Settings, context: Context) -> None:
     """Time the calls in turns, and count their work after that."""
-    if not case.runs:
+    if not (case.runs or case.starts):
         return
-    seconds = interleave(case.runs, Pace(**settings["pace"]), context.device, prepare=case.prepare)
+    seconds = interleave(case.runs, Pace(**settings["pace"]), context.device, starts=case.starts)
     for key, times in seconds.items():
         found.add(key, [time / case.steps for time in times])
-    context.say("  " + ", ".join(f"{key} {1e3 * found.medians[key]:.1f} ms" for key in case.runs))
+    context.say("  " + ", ".join(f"{key} {1e3 * found.medians[key]:.1f} ms" for key in seconds))
     for key, (one, other) in case.ratios.items():
         found.add_ratio(key, seconds[one], seconds[other])
         context.say(f"  {key}: {found.ratios[key]:.2f}")
     if "peaks" in settings:
-        for key, run in case.runs.items():
-            found.work[key] = case.work.get(key) or count_work(run)
+        for key in seconds:
+            found.work[key] = case.work.get(key) or count_work(case.runs[key])
 
 
 def _add_memory(case: Case, found: Found, context: Context) -> None:

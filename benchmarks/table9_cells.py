@@ -14,7 +14,7 @@ from benchmarks.limits import join_peaks
 from benchmarks.models import masked_language_model_step
 from benchmarks.record import Found, Result
 from benchmarks.reference import check_attention
-from benchmarks.runner import Case, by_cases, measure_once
+from benchmarks.runner import Benchmark, Case, measure_once
 from benchmarks.table9_page import ROWS, read_cells, write_page
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError
 from fairseq_plugins.papers.tables import ATTENTIONS
@@ -27,11 +27,10 @@ def default_rows() -> list[str]:
     return [row for row in ROWS if row in ENCODINGS]
 
 
-def table9(settings: Settings, context: Context) -> Found:
+def table9(settings: Settings, context: Context, found: Found) -> Iterator[Case]:
     """Measure the default rows under both attentions as one benchmark."""
-    rows = default_rows()
+    rows, peaks = default_rows(), []
     measure_table(settings, context, rows, ATTENTIONS)
-    found, peaks = Found(), []
     for (row, attention), cell in read_cells(context.table9).items():
         if row not in rows:
             continue
@@ -42,7 +41,7 @@ def table9(settings: Settings, context: Context) -> Found:
         found.work[key], found.rates[key] = metrics["work"], metrics["rates"]
         peaks.append(metrics["peaks"])
     found.peaks = join_peaks(peaks)
-    return found
+    yield Case()
 
 
 def cell_file(
@@ -103,7 +102,8 @@ def measure_cell(settings: Settings, context: Context, row: str, attention: str)
         # A ratio of times that is above 1 if the row is faster.
         yield Case(steps, {OURS: (BASE, OURS)})
 
-    found = by_cases(cases)(settings, replace(context, say=lambda text: None))
+    quiet = replace(context, say=lambda text: None)
+    found = Benchmark("", cases, settings).measure(settings, quiet)
     return {
         "metrics": {
             "relative_speed": round(found.ratios[OURS], 4),

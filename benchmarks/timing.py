@@ -10,6 +10,8 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
+Call = Callable[[], object]
+
 
 @dataclass(frozen=True)
 class Pace:
@@ -30,11 +32,11 @@ def synchronize(device: torch.device) -> None:
 
 
 def interleave(
-    contenders: Mapping[str, Callable[[], object]],
+    contenders: Mapping[str, Call],
     pace: Pace,
     device: torch.device,
     *,
-    prepare: Mapping[str, Callable[[], None]] | None = None,
+    starts: Mapping[str, Callable[[], Call]] | None = None,
 ) -> dict[str, list[float]]:
     """Time all contenders in every round, forwards and backwards in turn.
 
@@ -42,27 +44,27 @@ def interleave(
         contenders: functions by name.
         pace: number of rounds.
         device: synchronised before and after each call.
-        prepare: untimed setup by name.
+        starts: functions by name that prepare a contender, untimed, and return it.
 
     Returns:
         The seconds of each contender, one per round.
     """
-    prepare = prepare or {}
+    starts = starts or {}
+    order = [*contenders, *starts]
 
     def once(name: str) -> float:
-        if name in prepare:
-            prepare[name]()
+        run = starts[name]() if name in starts else contenders[name]
         synchronize(device)
         began = time.perf_counter()
-        contenders[name]()
+        run()
         synchronize(device)
         return time.perf_counter() - began
 
     for _ in range(3 if device.type == "cuda" else 1):
-        for name in contenders:
+        for name in order:
             once(name)
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    order, done, rounds = list(contenders), 0, 1
+    seconds: dict[str, list[float]] = {name: [] for name in order}
+    done, rounds = 0, 1
     gc.collect()
     gc.disable()
     try:
@@ -78,7 +80,7 @@ def interleave(
     return seconds
 
 
-def peak_bytes(run: Callable[[], object], device: torch.device | None = None) -> int:
+def peak_bytes(run: Call, device: torch.device | None = None) -> int:
     """Measure the peak bytes of ``run`` beyond those allocated before.
 
     On a CPU the profiler records every allocation, also inside operators; on a GPU torch counts.

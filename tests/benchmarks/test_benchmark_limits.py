@@ -10,7 +10,7 @@ from benchmarks.contenders import CONTENDERS, draw, forward_backward
 from benchmarks.context import Context
 from benchmarks.cross_entropy import LOSSES
 from benchmarks.limits import Work, count_work, measure_peaks, rates
-from benchmarks.runner import by_cases
+from benchmarks.runner import Benchmark
 
 CPU = Context("cpu", Path())
 FLOAT = 4
@@ -165,7 +165,8 @@ def test_a_benchmark_between_its_peaks(monkeypatch):
         found.work = {"a@1": Work(10**10, 1), "b@1": Work(10**10, 1), "c@1": Work()}
         return iter(())
 
-    found = by_cases(cases, shares=("a", "c"))({"peaks": {"gemm_size": 1}}, CPU)
+    benchmark = Benchmark("", cases, {}, shares=("a", "c"))
+    found = benchmark.measure({"peaks": {"gemm_size": 1}}, CPU)
     assert found.peaks["gflop_per_s"] == [100.0, 80.0] and found.peaks["gb_per_s"] == [10.0, 12.0]
     assert found.peaks["gemm_size"] == 1 and found.peaks["gemm_dtype"] == "float32"
     assert found.ratios == {"a/peak_gemm@1": 0.1}

@@ -61,14 +61,15 @@ def test_a_machine_that_slows_down_changes_no_ratio(clock):
     assert found.ratios == {"a/b": 2.0} and found.quartiles == {"a/b": (2.0, 2.0)}
 
 
-def test_prepare_is_not_timed(clock):
-    def prepare():
-        clock.now += 100.0
-
+def test_a_start_is_not_timed(clock):
     def run():
         clock.now += 1.0
 
-    seconds = interleave({"a": run}, Pace(0, 3, 3), CPU, prepare={"a": prepare})
+    def start():
+        clock.now += 100.0
+        return run
+
+    seconds = interleave({}, Pace(0, 3, 3), CPU, starts={"a": start})
     assert seconds == {"a": [1.0] * 3}
 
 
