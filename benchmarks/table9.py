@@ -21,6 +21,7 @@ from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.runner.interruption import OutOfTime, hold_back_signals
 
@@ -100,13 +101,15 @@ def _stop(signum: int, frame: FrameType | None) -> None:
 
 def check_rows(rows: Sequence[str]) -> None:
     """Raise ValueError for an unknown encoding, with a suggestion."""
+    from fairseq_plugins.encodings import ENCODINGS
     from fairseq_plugins.encodings.registry import expand_name
 
     for row in rows:
-        try:
-            expand_name(row)
-        except ValueError as error:
-            raise ValueError(f"`--rows` has {row!r}: {error}") from None
+        for part in row.split("+"):
+            if part not in ENCODINGS:
+                hint = did_you_mean(part, ENCODINGS)
+                raise ValueError(f"`--rows` must be names of encodings, but has {part!r}.{hint}")
+        expand_name(row)
 
 
 def dry_run(
