@@ -1,17 +1,15 @@
 """`python -m benchmarks`, which `make bench` and `make bench-gpu` call."""
 
-import logging
+import argparse
 import sys
 import traceback
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.context import Context, add_options, check_device, context_of
-from benchmarks.record import KEYS, Result, load_average, read_json
-from fairseq_plugins.common.cpu import prepare_cpu
-from fairseq_plugins.common.extras import is_installed
-from fairseq_plugins.common.files import write_text
+from benchmarks.context import Context, add_options, context_of, prepare_process
+from benchmarks.record import Result, load_average, read_result
+from fairseq_plugins.common.errors import WorkError
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
 
@@ -34,40 +32,33 @@ def get_parser() -> Parser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None, prepare: Callable[[], None] = lambda: None) -> int:
-    """Run the command and return its exit status; `prepare` is called before measuring."""
-    parser = get_parser()
-    args = parser.parse_args(arguments)
-    prepare()
-    import torch  # slow to import, as all below; --help stays fast
+def run(args: argparse.Namespace) -> None:
+    """Run the benchmarks and render their page.
 
-    from benchmarks.catalog import BENCHMARKS, check_names
+    Raises:
+        ValueError: an unknown benchmark, or there is no GPU.
+        WorkError: a benchmark failed.
+    """
+    from benchmarks.catalog import BENCHMARKS, check_names  # slow to import; --help stays fast
 
     if args.list:
         print("\n".join(f"{name:13} {b.summary}" for name, b in BENCHMARKS.items()))
-        return 0
-    try:
-        names = check_names(args.only, args.device)
-        check_device(args.device)
-    except ValueError as error:
-        parser.error(str(error))
-    torch.set_num_threads(1)
-    context = context_of(args, ("python", "-m", "benchmarks", *args.command_line))
+        return
+    names = check_names(args.only, args.device, quick=args.quick)
+    prepare_process(args.device)
+    context = context_of(args)
     if load_average() > 0.5:
         context.say(f"the machine is busy, load average {load_average()}: ratios will scatter")
-    failures = {}
+    failures = []
     try:
         for number, name in enumerate(names, 1):
             context.say(f"[{number}/{len(names)}] {name}: {BENCHMARKS[name].summary}")
             if failure := measure(name, context, args.quick):
-                failures[name] = failure
-    except KeyboardInterrupt:
-        return 130
+                failures.append(f"{name}: {failure}")
     finally:
         context.say(f"written: {write_page(context)}")
-    for name, failure in failures.items():
-        print(f"{name}: {failure}", file=sys.stderr)
-    return 1 if failures else 0
+    if failures:
+        raise WorkError("\n".join(failures))
 
 
 def measure(name: str, context: Context, quick: bool) -> str | None:
@@ -83,12 +74,11 @@ def measure(name: str, context: Context, quick: bool) -> str | None:
 
     def work() -> Result:
         torch.manual_seed(0)
-        found = asdict(benchmark.measure(settings, context))
-        return {"benchmark": name, "device": context.name, "settings": settings, "found": found}
+        return {"found": asdict(benchmark.measure(settings, context))}
 
-    path = context.results / context.name / f"{name}.json"
+    fields = {"benchmark": name, "device": context.name, "settings": settings}
     try:
-        if measure_once(path, KEYS, {"settings": settings}, work, context) is None:
+        if measure_once(context.folder / f"{name}.json", fields, work, context) is None:
             context.say("  done before")
     except Mismatch as error:
         return f"refused, nothing was timed: {error}"
@@ -100,23 +90,16 @@ def measure(name: str, context: Context, quick: bool) -> str | None:
 
 def write_page(context: Context) -> Path:
     """Render the page and the figure from all results."""
+    from benchmarks import page
     from benchmarks.catalog import BENCHMARKS
-    from benchmarks.page import draw_lengths, render
 
-    folder = context.results / context.name
-    read = ((name, read_json(folder / f"{name}.json", KEYS)) for name in BENCHMARKS)
+    read = ((name, read_result(context.folder / f"{name}.json", "found")) for name in BENCHMARKS)
     results = {name: result for name, result in read if result is not None}
-    if "figure" in results:
-        if is_installed("matplotlib"):
-            draw_lengths(results["figure"], context.results / f"{context.name}-lengths.png")
-        else:
-            context.say("  the figure is not drawn: matplotlib is not installed")
-    page = context.results / f"{context.name}.md"
     summaries = {name: benchmark.summary for name, benchmark in BENCHMARKS.items()}
-    write_text(page, render(context.name, results, summaries))
-    return page
+    return page.write(context.results / f"{context.name}.md", results, summaries)
 
+
+main = command(get_parser, run, quiet=True, if_stopped="Stopped; the same command goes on.")
 
 if __name__ == "__main__":
-    logging.disable(logging.INFO)  # of libraries
-    sys.exit(main(prepare=prepare_cpu))
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Device and folders of a benchmark run, and the options that choose them."""
+"""Device and folders of a run, and the options that choose them."""
 
 import argparse
 import re
@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.record import ROOT
 from fairseq_plugins.common import provenance
+from fairseq_plugins.common.cpu import prepare_cpu
 from fairseq_plugins.common.suggestions import did_you_mean
 
 if TYPE_CHECKING:  # slow to import; --help stays fast
     import torch
 
+ROOT = Path(__file__).resolve().parents[1]
 BOTH = ("cpu", "gpu")
 Settings = dict[str, Any]  # recorded in the JSON
 
@@ -39,7 +40,7 @@ class Context:
 
     name: str
     output: Path
-    command: tuple[str, ...] = ()
+    command: Sequence[str] = ()
     machine: str | None = None
     apart: str = ""
     force: bool = False
@@ -64,7 +65,12 @@ class Context:
 
     @property
     def results(self) -> Path:
-        return self.output / "benchmarks" / "results" / (self.machine or machine_name(self.name))
+        return self.output / "benchmarks" / "results" / (self.machine or machine_name(self.gpus))
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the device's results, with the page beside it."""
+        return self.results / self.name
 
     @property
     def table9(self) -> Path:
@@ -73,19 +79,41 @@ class Context:
         return folder / "table9" / self.apart / self.name
 
 
-def machine_name(device: str) -> str:
+def machine_name(gpus: int) -> str:
     """Name a folder after the model of the machine's processor or GPU."""
-    hardware = provenance.hardware(1 if device == "gpu" else 0)
+    hardware = provenance.hardware(gpus)
     model = re.sub(r"\((R|TM)\)", " ", " ".join(hardware["gpus"]) or hardware["cpu"])
     return re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-") or "unknown"
 
 
-def context_of(args: argparse.Namespace, command: Sequence[str]) -> Context:
-    """Make the context of parsed options; `--quick` writes to outputs/ by default."""
-    apart: str = getattr(args, "name", None) or ""  # only for Table 9
-    is_elsewhere = args.quick and not apart
+def add_options(parser: argparse.ArgumentParser, *, quick: str = "") -> None:
+    """Add the options of the results' folder; given the help of `--quick`, all that are shared."""
+    add = parser.add_argument
+    add(
+        "--machine",
+        type=folder_name("--machine"),
+        metavar="NAME",
+        help="keep the results in benchmarks/results/NAME, those of Table 9 too (default: the name "
+        "of the processor, and Table 9 in results/table9)",
+    )
+    text = "folder in place of the repository (default with --quick: outputs/benchmarks)"
+    add("--output", type=Path, metavar="DIR", help=text)
+    parser.set_defaults(device="cpu", quick=False, force=False, name=None)
+    if quick:
+        add("--device", choices=BOTH, default="cpu", help="(default: cpu, one thread)")
+        add("--quick", action="store_true", help=quick)
+        add("--force", action="store_true", help="measure again what is done")
+
+
+def context_of(args: argparse.Namespace, command: Sequence[str] = ()) -> Context:
+    """Make the context of parsed options; a quick run writes to outputs/ by default.
+
+    command: the command line, if it is not the program's own.
+    """
+    is_elsewhere = args.quick and not args.name
     output = args.output or (ROOT / "outputs" / "benchmarks" if is_elsewhere else ROOT)
-    return Context(args.device, output, tuple(command), args.machine, apart, args.force)
+    command = command or (*args.program.split(), *args.command_line)
+    return Context(args.device, output, command, args.machine, args.name or "", args.force)
 
 
 def check_device(name: str) -> None:
@@ -97,6 +125,15 @@ def check_device(name: str) -> None:
             "`--device gpu` needs a GPU, but torch finds none here "
             "(torch.cuda.is_available() is False); `make bench` measures the CPU."
         )
+
+
+def prepare_process(device: str) -> None:
+    """Check the device, and prepare this process for measuring on one thread."""
+    import torch
+
+    check_device(device)
+    prepare_cpu()
+    torch.set_num_threads(1)
 
 
 def select(names: Sequence[str] | None, known: Iterable[str]) -> list[str]:
@@ -111,35 +148,6 @@ def select(names: Sequence[str] | None, known: Iterable[str]) -> list[str]:
             hint = did_you_mean(name, known)
             raise ValueError(f"`--only` must be among {', '.join(known)}, but has {name!r}.{hint}")
     return [name for name in known if names is None or name in names]
-
-
-def add_options(parser: argparse.ArgumentParser, quick: str) -> None:
-    """Add the options of device, machine and output; ``quick`` is the help of `--quick`."""
-    add = parser.add_argument
-    add("--device", choices=BOTH, default="cpu", help="(default: cpu, one thread)")
-    add("--quick", action="store_true", help=quick)
-    add("--force", action="store_true", help="measure again what is done")
-    text = "folder in place of the repository (default with --quick: outputs/benchmarks)"
-    add("--output", type=Path, metavar="DIR", help=text)
-    add_machine(parser)
-
-
-def add_machine(parser: argparse.ArgumentParser) -> None:
-    """Add the option of the machine."""
-    parser.add_argument(
-        "--machine",
-        type=folder_name("--machine"),
-        metavar="NAME",
-        help="keep the results in benchmarks/results/NAME, those of Table 9 too (default: the name "
-        "of the processor, and Table 9 in results/table9)",
-    )
-
-
-def add_folders(parser: argparse.ArgumentParser) -> None:
-    """Add the options of machine and output of a program that measures one thing."""
-    add_machine(parser)
-    text = "folder in place of the repository"
-    parser.add_argument("--output", type=Path, default=ROOT, metavar="DIR", help=text)
 
 
 def folder_name(option: str) -> Callable[[str], str]:

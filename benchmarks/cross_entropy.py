@@ -1,5 +1,6 @@
 """Cross-entropy of an output layer without logits, against the usual way through logits."""
 
+import functools
 from collections.abc import Callable, Iterator
 
 import torch
@@ -9,7 +10,8 @@ from torch.nn import functional as F
 from benchmarks.context import Context, Settings
 from benchmarks.record import Found
 from benchmarks.reference import compare
-from benchmarks.runner import Call, Case
+from benchmarks.runner import Case
+from benchmarks.timing import Call
 from fairseq_plugins.kernels import linear_cross_entropy, naive_linear_cross_entropy
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -40,16 +42,15 @@ def losses(settings: Settings, context: Context, found: Found) -> Iterator[Case]
     for size in settings["vocabularies"]:
         tensors = _draw(settings["tokens"], settings["width"], size, context)
         for part in PARTS:
-            names = {name: f"{name} {part}@{size}" for name in LOSSES}
-            keys = {name: f"{part} {name} bytes@{size}" for name in LOSSES}
-            runs = {name: _call(loss, tensors, part) for name, loss in LOSSES.items()}
+            calls = {name: _call(loss, tensors, part) for name, loss in LOSSES.items()}
+            times = {name: f"{name} {part}@{size}" for name in LOSSES}
+            sizes = {name: f"{part} {name} bytes@{size}" for name in LOSSES}
+            ratio = f"{part} {BLOCKWISE}/{PLAIN}@{size}"
             yield Case(
-                {names[name]: run for name, run in runs.items()},
-                {f"{part} {BLOCKWISE}/{PLAIN}@{size}": (names[BLOCKWISE], names[PLAIN])},
-                memory={keys[name]: run for name, run in runs.items()},
-                memory_ratios={
-                    f"memory {part} {BLOCKWISE}/{PLAIN}@{size}": (keys[BLOCKWISE], keys[PLAIN])
-                },
+                {times[name]: call for name, call in calls.items()},
+                {ratio: (times[BLOCKWISE], times[PLAIN])},
+                memory={sizes[name]: call for name, call in calls.items()},
+                memory_ratios={f"memory {ratio}": (sizes[BLOCKWISE], sizes[PLAIN])},
                 kept=tensors[1].nbytes if part == PARTS[0] else 0,
             )
 
@@ -81,11 +82,6 @@ def _draw(tokens: int, width: int, size: int, context: Context) -> tuple[Tensor,
 
 
 def _call(loss: Loss, tensors: tuple[Tensor, Tensor, Tensor], part: str) -> Call:
-    def train() -> object:
-        return torch.autograd.grad(loss(*tensors), tensors[:2])
-
-    def evaluate() -> None:
-        with torch.no_grad():
-            loss(*tensors)
-
-    return train if part == PARTS[0] else evaluate
+    if part == PARTS[0]:
+        return lambda: torch.autograd.grad(loss(*tensors), tensors[:2])
+    return torch.no_grad()(functools.partial(loss, *tensors))

@@ -1,22 +1,19 @@
 """`scripts/gpu_campaign.sh`: tests and measurements that need a GPU, within a time budget."""
 
-import json
-import logging
+import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from benchmarks.context import check_device, say, select
-from benchmarks.record import ROOT, circumstances, end_of_run, is_current, load_average
+from benchmarks.context import ROOT, check_device, say, select
+from benchmarks.record import Result, is_current, record
 from fairseq_plugins.common.cpu import usable_cores
-from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.exit_status import command
+from fairseq_plugins.common.files import read_object
 from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.provenance import without_absolute_paths
 from fairseq_plugins.common.root import from_root
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.runner.launcher import ProcessLauncher
@@ -25,8 +22,6 @@ DONE, FAILED, CUT_OFF, LEFT = "done", "failed", "cut off", "left"
 TAIL_LINES = 15
 _FIRST = ("cross_entropy", "lm_step", "causal", "memory", "bias")  # most worth knowing
 _MOST_WORKERS = 12  # of the tests; each compiles kernels on a core, and they share the GPU
-# Rows of Table 2 whose training at scale paper is timed.
-SPEEDS = (("base", "vanilla"), ("base", "linear"), ("lrpe_type2", "linear"))
 
 
 @dataclass(frozen=True)
@@ -40,7 +35,7 @@ class Part:
 
 
 def parts(output: Path, *, quick: bool, force: bool) -> list[Part]:
-    """List all parts: tests, the paper's recipe, then benchmarks.
+    """List all parts: tests, then benchmarks.
 
     Args:
         output: folder of the results.
@@ -49,25 +44,19 @@ def parts(output: Path, *, quick: bool, force: bool) -> list[Part]:
     """
     from benchmarks.catalog import BENCHMARKS  # slow to import; --help stays fast
 
-    python, where = (sys.executable, "-m"), ("--output", str(output))
-    size = ("--quick",) if quick else ()
     workers = ("-n", str(min(usable_cores(), _MOST_WORKERS)), "--dist", "worksteal")
-    tests = (*python, "pytest", "-q", *workers, "-m", "gpu", "tests/gpu")
-    found = [Part("tests", "the tests that need a GPU", tests, 4.0)]
-    for row, attention in SPEEDS:
-        summary = f"tokens per second of Table 2's recipe at scale paper, {row} and {attention}"
-        own = ("benchmarks.paper_speed", "--row", row, "--attention", attention, *size, *where)
-        found.append(Part(f"speed-{row}-{attention}", summary, (*python, *own), 2.5))
-    more = (*(size or ("--device", "gpu")), *(("--force",) if force else ()), *where)
-    for name in dict.fromkeys((*_FIRST, *BENCHMARKS)):
-        if "gpu" in (one := BENCHMARKS[name]).devices:
-            own = ("benchmarks", "--only", name, *more)
-            found.append(Part(name, one.summary, (*python, *own), one.minutes))
-    return [replace(part, minutes=1.0) for part in found] if quick else found
-
-
-class TimeIsUp(Exception):
-    """The budget ran out while a part was running."""
+    tests = ("pytest", "-q", *workers, "-m", "gpu", "tests/gpu")
+    size = ("--quick",) if quick else ("--device", "gpu")
+    more = (*size, *["--force"] * force, "--output", str(output))
+    names = [n for n in dict.fromkeys((*_FIRST, *BENCHMARKS)) if "gpu" in BENCHMARKS[n].devices]
+    found = [("tests", "the tests that need a GPU", tests, 4.0)]
+    for name in names:
+        one, words = BENCHMARKS[name], ("benchmarks", "--only", name, *more)
+        found.append((name, one.summary, words, one.minutes))
+    return [
+        Part(name, summary, (sys.executable, "-m", *words), 1.0 if quick else minutes)
+        for name, summary, words, minutes in found
+    ]
 
 
 @dataclass
@@ -81,7 +70,7 @@ class Campaign:
         quick: whether sizes are tiny.
         force: whether to repeat parts that are done.
         say: prints progress.
-        clock: returns seconds.
+        began: the time of its start in seconds.
     """
 
     output: Path
@@ -90,33 +79,26 @@ class Campaign:
     quick: bool = False
     force: bool = False
     say: Callable[[str], None] = say
-    clock: Callable[[], float] = time.monotonic
-    _began: float = field(init=False)
+    began: float = field(default_factory=time.monotonic)
 
-    def __post_init__(self) -> None:
-        self._began = self.clock()
-
-    @cached_property
-    def around(self) -> dict[str, Any]:
-        """Sources, versions and hardware, which decide whether a part is done."""
-        return circumstances(0 if self.quick else 1)
+    @property
+    def gpus(self) -> int:
+        return 0 if self.quick else 1
 
     def minutes_left(self) -> float:
-        return self.minutes - (self.clock() - self._began) / 60
+        return self.minutes - (time.monotonic() - self.began) / 60
 
-    def state(self, part: Part) -> dict[str, Any]:
+    def state_path(self, part: Part) -> Path:
+        return self.output / "states" / f"{part.name}.json"
+
+    def state(self, part: Part) -> Result:
         """Read the recorded state of a part; empty if there is none."""
-        try:
-            found = json.loads(self._state_path(part).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+        return read_object(self.state_path(part)) or {}
 
     def is_done(self, part: Part) -> bool:
         """Return whether a part is done under the present circumstances."""
-        state = self.state(part)
-        expected = {"quick": self.quick, **self.around}
-        return not self.force and state.get("status") == DONE and is_current(state, expected)
+        expected = {"status": DONE, "quick": self.quick}
+        return not self.force and is_current(self.state_path(part), expected, self.gpus)
 
     def estimate(self, part: Part) -> float:
         """Estimate a part's minutes, from its last attempt of the same size if there is one."""
@@ -134,80 +116,58 @@ class Campaign:
         for part in self.parts:
             self.say(f"{part.name:26} {self.estimate(part):5.1f} min  {part.summary}")
 
-    def announce(self) -> None:
-        """Print what `run` would do, without a device."""
-        left = self.minutes
-        for part in self.parts:
-            takes = self.estimate(part)
-            if not self.force and self.state(part).get("status") == DONE:
-                verdict = "done before, unless something changed since"
-            elif takes > left:
-                verdict = "would be left, for lack of time"
-            else:
-                verdict, left = "would be done", left - takes
-            self.say(f"{part.name} ({takes:.1f} min): {verdict}\n  {' '.join(part.command)}")
+    def run(self, *, dry: bool = False) -> int:
+        """Run the parts that are not done and fit the budget; return the exit status.
 
-    def run(self) -> int:
-        """Run the parts that are not done and fit the budget; return the exit status."""
-        statuses: dict[str, str] = {}
+        dry: only print what would be done.
+        """
+        lines, left = [], self.minutes
         for number, part in enumerate(self.parts, 1):
             head = f"[{number}/{len(self.parts)}] {part.name}"
-            takes, left = self.estimate(part), self.minutes_left()
+            takes, status = self.estimate(part), LEFT
+            left = left if dry else self.minutes_left()
             if self.is_done(part):
-                statuses[part.name] = DONE
+                status = DONE
                 self.say(f"{head}: done before")
             elif takes > left:
-                statuses[part.name] = LEFT
                 self.say(f"{head}: left, it takes {takes:.1f} min and {max(left, 0):.1f} are left")
+            elif dry:
+                self.say(f"{head}: about {takes:.1f} min\n  {' '.join(part.command)}")
+                left -= takes
             else:
                 self.say(f"{head}: {part.summary} (about {takes:.1f} of {left:.1f} min)")
-                try:
-                    statuses[part.name] = self._run_part(part)
-                except KeyboardInterrupt:
-                    return 130
-        lines = []
-        for part in self.parts:
-            status = statuses[part.name]
-            seconds = self.state(part).get("wall_seconds") if status != LEFT else None
-            lines.append([part.name, status, "-" if seconds is None else f"{seconds:.0f}"])
+                status = self._run_part(part)
+            seconds = "-" if status == LEFT else f"{self.state(part)['wall_seconds']:.0f}"
+            lines.append([part.name, status, seconds])
+        if dry:
+            return 0
         self.say("\n" + markdown_table(["part", "state", "seconds"], lines, left=2))
         self.say(f"results are in {self.output}; the same command resumes the campaign")
-        return 0 if set(statuses.values()) <= {DONE} else 1
+        return 0 if all(status == DONE for _, status, _ in lines) else 1
 
     def _run_part(self, part: Part) -> str:
         log = self.output / "logs" / f"{part.name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
-        load, began = load_average(), self.clock()
-        code: int | None = None
-        try:
-            code = ProcessLauncher(ROOT)(part.command, log, self._check_time)
-            status = FAILED if code else DONE
-        except TimeIsUp:
-            status = CUT_OFF
-        state = {
-            "part": part.name,
-            "status": status,
-            "exit_status": code,
-            "quick": self.quick,
-            "command": without_absolute_paths(["python", *part.command[1:]]),
-            **self.around,
-            **end_of_run(load, self.clock() - began),
-        }
-        write_json(self._state_path(part), state)
-        if status != DONE:
-            self.say(f"  {status}; the end of {log}:")
+
+        def work() -> Result:
+            try:
+                code = ProcessLauncher(ROOT)(part.command, log, self._check_time)
+            except TimeoutError:
+                return {"status": CUT_OFF, "exit_status": None}
+            return {"status": FAILED if code else DONE, "exit_status": code}
+
+        fields, words = {"part": part.name, "quick": self.quick}, ("python", *part.command[1:])
+        state = record(self.state_path(part), fields, work, words, self.gpus)
+        if state["status"] != DONE:
+            self.say(f"  {state['status']}; the end of {log}:")
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
             self.say("\n".join(f"  | {line}" for line in lines[-TAIL_LINES:]))
-        return status
+        return str(state["status"])
 
     def _check_time(self, lines: list[str]) -> None:
-        del lines
         if self.minutes_left() <= 0:
-            raise TimeIsUp
-
-    def _state_path(self, part: Part) -> Path:
-        return self.output / "states" / f"{part.name}.json"
+            raise TimeoutError("the budget ran out while a part was running")
 
 
 def get_parser() -> Parser:
@@ -237,33 +197,30 @@ def get_parser() -> Parser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    parser = get_parser()
-    args = parser.parse_args(arguments)
+def run(args: argparse.Namespace) -> int:
+    """Run the campaign and return its exit status.
+
+    Raises:
+        ValueError: an unknown part, no minutes, or there is no GPU.
+    """
     if not args.minutes > 0:
-        parser.error(f"`--minutes` must be above 0, but is {args.minutes:g}.")
+        raise ValueError(f"`--minutes` must be above 0, but is {args.minutes:g}.")
     name = "gpu_campaign_quick" if args.quick else "gpu_campaign"
     output = (args.output or ROOT / "outputs" / name).resolve()
     # Relative if possible: results record the commands, and must not name this machine's folders.
     found = parts(from_root(output), quick=args.quick, force=args.force)
-    try:
-        names = select(args.only, [part.name for part in found])
-        if not (args.list or args.dry_run or args.quick):
-            check_device("gpu")
-    except ValueError as error:
-        parser.error(str(error))
+    names = select(args.only, [part.name for part in found])
     found = [part for part in found if part.name in names]
     campaign = Campaign(output, found, args.minutes, quick=args.quick, force=args.force)
     if args.list:
         campaign.list_parts()
-    elif args.dry_run:
-        campaign.announce()
-    else:
-        return campaign.run()
-    return 0
+        return 0
+    if not args.dry_run:
+        check_device("cpu" if args.quick else "gpu")
+    return campaign.run(dry=args.dry_run)
 
+
+main = command(get_parser, run, quiet=True, if_stopped="Stopped; the same command goes on.")
 
 if __name__ == "__main__":
-    logging.disable(logging.INFO)  # of libraries
     sys.exit(main())

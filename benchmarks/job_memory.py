@@ -19,19 +19,14 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from benchmarks.context import Context, add_folders
-from benchmarks.record import ROOT, measured
+from benchmarks.context import ROOT, add_options, context_of
+from benchmarks.record import Result, record
 from fairseq_plugins.common.errors import WorkError
 from fairseq_plugins.common.exit_status import command
-from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.option_types import number, words
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import FOLDER_VARIABLES, configs_folder, root_folder
-
-if TYPE_CHECKING:  # slow to import; --help stays fast
-    from fairseq_plugins.experiments.planned import PlannedRun
 
 # The table of the measured run, by family of `runner/memory.py`.
 MEASURED = {
@@ -66,27 +61,7 @@ def make_copy(folder: Path, most: int) -> None:
         path.write_text(_BUDGETS.sub(capped, path.read_text()))
 
 
-def plan(family: str, scale: str) -> "PlannedRun":
-    """Plan the measured run of a family.
-
-    Raises:
-        ValueError: its data is missing.
-    """
-    from fairseq_plugins.experiments.devices import Devices
-    from fairseq_plugins.experiments.planned import plan_run
-    from fairseq_plugins.records.runs import Run
-
-    run = Run(MEASURED[family], scale, ROW, ATTENTION, seed=1)
-    planned = plan_run(configs_folder(ROOT), run, Devices(0))
-    for missing in planned.missing_data(ROOT):
-        raise ValueError(
-            f"{family}: the data folder {missing.folder} lacks {', '.join(missing.files)}; "
-            f"{' and '.join(missing.prepare)} makes it."
-        )
-    return planned
-
-
-def measure(job: Sequence[str], most: int) -> dict[str, int]:
+def measure(job: Sequence[str], most: int) -> Result:
     """Measure the peak memory of a job's command in MiB, and count the samples.
 
     Raises:
@@ -110,7 +85,7 @@ def measure(job: Sequence[str], most: int) -> dict[str, int]:
         if status:
             tail = log.read_text(errors="replace")[-3000:]
             raise WorkError(f"the job ended with status {status}:\n{tail}")
-    return {"peak_mib": round(peak.bytes / _MIB), "looks": peak.looks}
+    return {"found": {"peak_mib": round(peak.bytes / _MIB), "looks": peak.looks}}
 
 
 def get_parser() -> Parser:
@@ -121,6 +96,7 @@ def get_parser() -> Parser:
         "and evaluation, and write benchmarks/results/<machine>/cpu/job_memory/. Needs the scale's "
         "data.",
     )
+    add_options(parser)
     add = parser.add_argument
     add("--scale", choices=SCALES, default="mini", help="(default: mini)")
     families, text = [*MEASURED], f"families (default: {','.join(MEASURED)})"
@@ -128,8 +104,30 @@ def get_parser() -> Parser:
     add("--only", type=kind, default=families, metavar="A,B", help=text)
     text = "most updates of each training (default: 20)"
     add("--updates", type=number("--updates", 1), default=20, metavar="N", help=text)
-    add_folders(parser)
     return parser
+
+
+def job_of(family: str, scale: str) -> list[str]:
+    """Return the command of a family's job.
+
+    Raises:
+        ValueError: its data is missing.
+    """
+    from fairseq_plugins.experiments.devices import Devices
+    from fairseq_plugins.experiments.planned import plan_run
+    from fairseq_plugins.records.runs import Run
+    from fairseq_plugins.runner.slurm_job import jobs_of_run
+
+    run = Run(MEASURED[family], scale, ROW, ATTENTION, seed=1)
+    planned = plan_run(configs_folder(ROOT), run, Devices(0))
+    for missing in planned.missing_data(ROOT):
+        raise ValueError(
+            f"{family}: the data folder {missing.folder} lacks {', '.join(missing.files)}; "
+            f"{' and '.join(missing.prepare)} makes it."
+        )
+    (job,) = jobs_of_run(planned, force=False)
+    # Outside a job, the command also makes what an earlier job would have made.
+    return [word for word in job.words if word != "--srun"]
 
 
 def run(args: argparse.Namespace) -> None:
@@ -140,29 +138,21 @@ def run(args: argparse.Namespace) -> None:
         OSError: the system is not Linux.
         WorkError: a job failed.
     """
-    from fairseq_plugins.runner.slurm_job import jobs_of_run
-
     if not Path("/proc/self/smaps_rollup").is_file():
         raise OSError("memory is read from /proc/PID/smaps_rollup, which this system lacks")
-    planned = {family: plan(family, args.scale) for family in args.only}
-    folder = Context("cpu", args.output, machine=args.machine).results / "cpu" / "job_memory"
-    given = ["python", "-m", "benchmarks.job_memory", *args.command_line]
-    for family, one in planned.items():
-        (job,) = jobs_of_run(one, force=False)
-        # Outside a job, the command also makes what an earlier job would have made.
-        own = [word for word in job.words if word != "--srun"]
-        found, about = measured(functools.partial(measure, own, args.updates), given)
-        result = {
+    jobs, context = {family: job_of(family, args.scale) for family in args.only}, context_of(args)
+    for family, job in jobs.items():
+        fields = {
             "benchmark": "job_memory",
-            "device": "cpu",
+            "device": context.name,
             "family": family,
             "scale": args.scale,
             "settings": {"row": ROW, "attention": ATTENTION, "updates": args.updates},
-            "found": found,
-            "job": own,
-            **about,
+            "job": job,
         }
-        write_json(folder / f"{family}-{args.scale}.json", result)
+        path = context.folder / "job_memory" / f"{family}-{args.scale}.json"
+        work = functools.partial(measure, job, args.updates)
+        found = record(path, fields, work, context.command)["found"]
         print(f"{family}, {args.scale}: {found['peak_mib']:,} MiB", flush=True)
 
 

@@ -9,7 +9,7 @@ import gc
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 from unittest import mock
 
 import torch
@@ -24,7 +24,6 @@ from benchmarks.record import short
 from benchmarks.timing import Pace, interleave
 from fairseq_plugins.kernels.backend import VARIABLE
 
-Measured = TypeVar("Measured")
 Peaks = dict[str, Any]  # recorded in the JSON: sizes, GFLOP/s and GB/s before and after
 
 # These take a whole table and read only as much as they return.
@@ -170,52 +169,39 @@ def _flop_of_attention(named: Mapping[str, Any], *, backward: bool) -> int:
     return 2 * batch * heads * pairs * each
 
 
-def measure_peaks(sizes: Settings, context: Context) -> tuple[float, float]:
+def measure_peaks(sizes: Settings, context: Context) -> Peaks:
     """Measure GFLOP/s of a matrix product and GB/s of a copy, the best of several turns."""
     side, count = sizes["gemm_size"], sizes["repetitions"]
     left, right, product = torch.randn(3, side, side, device=context.device).to(context.dtype)
     source = torch.ones(sizes["copy_bytes"] // 4, device=context.device)
     target = torch.empty_like(source)
-    samples = interleave(
-        {
-            "gemm": lambda: torch.mm(left, right, out=product),
-            "copy": lambda: target.copy_(source),
-        },
-        Pace(0.0, count, count),
-        context.device,
-    )
-    gemm, copy = (min(samples.seconds[name]) for name in ("gemm", "copy"))
-    return 2e-9 * side**3 / gemm, 1e-9 * (source.nbytes + target.nbytes) / copy
-
-
-def with_peaks(
-    run: Callable[[], Measured], sizes: Settings, context: Context
-) -> tuple[Measured, Peaks]:
-    """Return the result of ``run`` and the peaks right before and after it."""
-    before = measure_peaks(sizes, context)
-    result = run()
-    after = measure_peaks(sizes, context)
-    gemm, copy = ([short(value) for value in pair] for pair in zip(before, after, strict=True))
-    dtype = str(context.dtype).removeprefix("torch.")
-    return result, {**sizes, "gemm_dtype": dtype, "gflop_per_s": gemm, "gb_per_s": copy}
+    calls = {
+        "gemm": lambda: torch.mm(left, right, out=product),
+        "copy": lambda: target.copy_(source),
+    }
+    seconds = interleave(calls, Pace(0.0, count, count), context.device)
+    return {
+        **sizes,
+        "gemm_dtype": str(context.dtype).removeprefix("torch."),
+        "gflop_per_s": [short(2e-9 * side**3 / min(seconds["gemm"]))],
+        "gb_per_s": [short(1e-9 * (source.nbytes + target.nbytes) / min(seconds["copy"]))],
+    }
 
 
 def join_peaks(peaks: Sequence[Peaks]) -> Peaks:
     """Join the peaks of several measurements with equal sizes."""
-    joined = dict(peaks[0])
-    for key in ("gflop_per_s", "gb_per_s"):
-        joined[key] = [value for one in peaks for value in one[key]]
-    return joined
+    rates = {key: [v for one in peaks for v in one[key]] for key in ("gflop_per_s", "gb_per_s")}
+    return {**peaks[0], **rates}
 
 
 def rates(work: Work, seconds: float, peaks: Peaks) -> dict[str, float | None]:
-    """Compute work per second, and its share of the best peak."""
-    result: dict[str, float | None] = {}
+    """Compute work per second, and its share of the best peak; None where it is unknown."""
+    found: dict[str, float | None] = {}
     for amount, rate, share in (
         (work.flop, "gflop_per_s", "of_peak_gemm"),
         (work.bytes, "gb_per_s", "of_peak_copy"),
     ):
         value = None if amount is None else 1e-9 * amount / seconds
-        result[rate] = None if value is None else short(value)
-        result[share] = None if value is None else short(value / max(peaks[rate]))
-    return result
+        found[rate] = None if value is None else short(value)
+        found[share] = None if value is None else short(value / max(peaks[rate]))
+    return found

@@ -1,7 +1,6 @@
 """Models and their training steps, built as by fairseq's tasks, without data."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,17 +19,10 @@ from fairseq_plugins.attention import ATTENTIONS
 from fairseq_plugins.models.pe_transformer_lm import PETransformerLM, PETransformerLMConfig
 from fairseq_plugins.modules.encoder import PositionalEncoder
 from fairseq_plugins.modules.options import PositionEncodingConfig
+from fairseq_plugins.runner.rehearsal import numbered_dictionary
 
 Step = Callable[[], None]
 FAIRSEQ = "transformer_lm"
-
-
-def make_dictionary(size: int) -> Dictionary:
-    """Make a dictionary of `size` symbols, with fairseq's four."""
-    dictionary = Dictionary()
-    for i in range(size - len(dictionary)):
-        dictionary.add_symbol(f"w{i}")
-    return dictionary
 
 
 def random_tokens(settings: Settings, length: int, device: torch.device) -> Tensor:
@@ -40,20 +32,13 @@ def random_tokens(settings: Settings, length: int, device: torch.device) -> Tens
     return torch.randint(first, settings["dictionary"], shape, device=device)
 
 
-def _precision(context: Context) -> AbstractContextManager[Any]:
-    """Return the autocast context: float32 on a CPU, mixed precision on a GPU."""
-    if context.name == "gpu":
-        return torch.autocast("cuda", torch.bfloat16)
-    return nullcontext()
-
-
 def make_step(model: nn.Module, loss: Callable[[], Tensor], context: Context) -> Step:
-    """Make a step of forward, backward and an update by Adam."""
+    """Make a step of forward, backward and an update by Adam; in mixed precision on a GPU."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        with _precision(context):
+        with torch.autocast(context.device.type, torch.bfloat16, enabled=context.name == "gpu"):
             value = loss()
         value.backward()
         optimizer.step()
@@ -65,13 +50,12 @@ def language_model_step(
     settings: Settings, length: int, context: Context, attention: str | None
 ) -> Step:
     """Make a step of ``pe_transformer_lm``, or of fairseq's own for `attention` None."""
-    dictionary = make_dictionary(settings["dictionary"])
+    dictionary = numbered_dictionary(settings["dictionary"])
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
-    options = {
+    width: int = settings["width"]
+    options: dict[str, Any] = {
         "decoder_layers": settings["layers"],
-        "decoder_embed_dim": settings["width"],
-        "decoder_input_dim": settings["width"],
-        "decoder_output_dim": settings["width"],
+        **dict.fromkeys(("decoder_embed_dim", "decoder_input_dim", "decoder_output_dim"), width),
         "decoder_ffn_embed_dim": settings["ffn"],
         "decoder_attention_heads": settings["heads"],
         "share_decoder_input_output_embed": True,
@@ -82,13 +66,11 @@ def language_model_step(
         "tpu": False,
     }
     if attention is None:
-        config, cls = TransformerLanguageModelConfig(), TransformerLanguageModel
+        own = TransformerLanguageModel.build_model(TransformerLanguageModelConfig(**options), task)
     else:
-        config, cls = PETransformerLMConfig(), PETransformerLM
         options |= {"attention_type": attention, "position_encoding": "base"}
-    for name, value in options.items():
-        setattr(config, name, value)
-    model = cls.build_model(config, task).to(context.device).train()
+        own = PETransformerLM.build_model(PETransformerLMConfig(**options), task)
+    model = own.to(context.device).train()
     tokens = random_tokens(settings, length, context.device)
     targets = random_tokens(settings, length, context.device)
 
@@ -113,7 +95,7 @@ def masked_language_model_step(
     stack.layers, stack.embed_dim = settings["layers"], settings["width"]
     stack.ffn_embed_dim, stack.attention_heads = settings["ffn"], settings["heads"]
     config.max_source_positions, config.dropout = settings["length"], 0.0
-    dictionary = make_dictionary(settings["dictionary"])
+    dictionary = numbered_dictionary(settings["dictionary"])
     embedding = Embedding(len(dictionary), settings["width"], dictionary.pad())
     options = PositionEncodingConfig(attention_type=attention, position_encoding=encoding)
     model = PositionalEncoder(config, options, dictionary, embedding).to(context.device).train()
@@ -136,7 +118,7 @@ def masked_language_model_step(
 def language_model(settings: Settings, context: Context, found: Found) -> Iterator[Case]:
     """Forward, backward and update, relative to fairseq's ``transformer_lm``."""
     for attention in ATTENTIONS:
-        check_attention(attention, causal=True, device=context.device, dtype=context.dtype)
+        check_attention(attention, context)
     for length in settings["lengths"]:
         fairseq = f"{FAIRSEQ}@{length}"
         steps = {fairseq: language_model_step(settings, length, context, None)}

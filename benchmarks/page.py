@@ -1,16 +1,84 @@
-"""The page of a device: what was measured, then the targets; and the figure by length."""
+"""The page of a device: what was measured, then the targets; and the figure by length.
 
-from collections.abc import Mapping, Sequence
+Targets are in results/targets.json, one a line; docs/performance.md explains the missed ones.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders import CONTENDERS
-from benchmarks.record import LINES_PER_SECOND, Result
-from benchmarks.targets import TARGETS, Target
-from fairseq_plugins.common.files import writing
+from benchmarks.context import ROOT
+from benchmarks.record import Result
+from fairseq_plugins.analysis.figure_files import draw_lines
+from fairseq_plugins.common.extras import is_installed
+from fairseq_plugins.common.files import write_text, writing
 from fairseq_plugins.common.pages import Page, Section, bullets, made, site_link
 from fairseq_plugins.common.pictures import save_png
 from fairseq_plugins.common.tables import DASH, markdown_table
+
+_HIDDEN = {"contenders", "pace", "peaks"}  # settings that are not shown
+_METHOD = (
+    "Ratios are measured in one run in which the contenders take turns: the median "
+    "over the turns of the ratio within a turn, with quartiles. Before any timing, outputs and "
+    "gradients are compared with plain formulas in float64. Made by `python -m benchmarks`.\n\n"
+    "Each time has GFLOP/s of the call's matrix products, and GB/s of the least bytes to move: "
+    "inputs are read once, outputs written once, and tensors kept for backward are read again, "
+    "and written if new. Shares are of the machine's peaks in a large product and a large copy "
+    "(bytes read and written), measured right before and after the benchmark."
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target for a ratio.
+
+    Attributes:
+        what: description of the ratio.
+        benchmark: name of the benchmark that measures it.
+        ratio: key of the ratio in the benchmark's result.
+        bound: limit of the ratio.
+        at_least: whether higher is better.
+        devices: devices for which the target is set.
+    """
+
+    what: str
+    benchmark: str
+    ratio: str
+    bound: float
+    at_least: bool
+    devices: list[str]
+
+    @property
+    def bound_text(self) -> str:
+        return f"{'>=' if self.at_least else '<='} {self.bound:.2f}"
+
+    def verdict(self, value: float) -> str:
+        """Judge a measured ratio."""
+        is_met = value >= self.bound if self.at_least else value <= self.bound
+        return "met" if is_met else "missed"
+
+
+_FILE = ROOT / "benchmarks" / "results" / "targets.json"
+TARGETS = [Target(**target) for target in json.loads(_FILE.read_text("utf-8"))["targets"]]
+# Those of Table 9 by row and attention, as "rope linear".
+TABLE_9 = {target.ratio: target for target in TARGETS if target.benchmark == "table9"}
+
+
+def spread(quartiles: Sequence[float] | None) -> str:
+    """Format the quartiles of a ratio."""
+    return f"{quartiles[0]:.3f} to {quartiles[1]:.3f}" if quartiles else DASH
+
+
+def write(path: Path, results: Mapping[str, Result], summaries: Mapping[str, str]) -> Path:
+    """Write the page of a device, ``cpu.md`` or ``gpu.md``, and its figure beside it."""
+    if "figure" in results and is_installed("matplotlib"):
+        draw_lengths(results["figure"], path.with_name(f"{path.stem}-lengths.png"))
+    write_text(path, render(path.stem, results, summaries))
+    return path
 
 
 def render(device: str, results: Mapping[str, Result], summaries: Mapping[str, str]) -> str:
@@ -21,34 +89,22 @@ def render(device: str, results: Mapping[str, Result], summaries: Mapping[str, s
         results: results by benchmark.
         summaries: summaries of all benchmarks, in order.
     """
-    where = "one thread; " if device == "cpu" else ""
+    is_cpu = device == "cpu"
     caption = (
-        f"Medians of ratios within a turn, {where}the contenders of a ratio take turns in one run."
+        f"Medians of ratios within a turn, {'one thread; ' * is_cpu}the contenders of a ratio take "
+        "turns in one run."
     )
     sections = [
-        Section(f"`{name}`: {summary}", _details(device, results[name]))
+        Section(f"`{name}`: {summary}", [*_details(device, results[name])])
         for name, summary in summaries.items()
         if name in results
     ]
     sections.append(Section("Targets of this project", [_targets(device, results)]))
     if results:
-        text = origin(list(results.values()))
-        sections.append(made(_introduction(device), text, site_link("speed.html")))
+        method = f"{'One thread. ' * is_cpu}{_METHOD}"
+        sections.append(made(method, origin([*results.values()]), site_link("speed.html")))
     result = [] if results else ["No benchmark is done yet."]
     return Page(f"Benchmarks on a {device.upper()}", caption, result, sections).markdown()
-
-
-def _introduction(device: str) -> str:
-    where = "One thread. " if device == "cpu" else ""
-    return (
-        f"{where}Ratios are measured in one run in which the contenders take turns: the median "
-        "over the turns of the ratio within a turn, with quartiles. Before any timing, outputs and "
-        "gradients are compared with plain formulas in float64. Made by `python -m benchmarks`.\n\n"
-        "Each time has GFLOP/s of the call's matrix products, and GB/s of the least bytes to move: "
-        "inputs are read once, outputs written once, and tensors kept for backward are read again, "
-        "and written if new. Shares are of the machine's peaks in a large product and a large copy "
-        "(bytes read and written), measured right before and after the benchmark."
-    )
 
 
 def origin(results: Sequence[Result]) -> str:
@@ -80,85 +136,80 @@ def origin(results: Sequence[Result]) -> str:
     return bullets(lines)
 
 
-def verdict(target: Target, device: str, results: Mapping[str, Result]) -> tuple[str, str, str]:
-    """Return the measured ratio, its quartiles, and met, missed or the reason of a gap."""
-    if device not in target.devices:
-        return DASH, DASH, f"no target on a {device.upper()}"
-    result = results.get(target.benchmark)
-    value = result["found"]["ratios"].get(target.ratio) if result else None
-    if value is None:
-        return DASH, DASH, "not measured"
-    assert result is not None
-    spread = _quartiles(result["found"], target.ratio)
-    return f"{value:.3f}", spread, "met" if target.is_met(value) else "missed"
-
-
 def _targets(device: str, results: Mapping[str, Result]) -> str:
-    lines, met, missed = [], 0, 0
+    """Tabulate the targets: met, missed, or why there is no verdict."""
+    lines = []
     for target in TARGETS:
-        measured, spread, word = verdict(target, device, results)
-        met, missed = met + (word == "met"), missed + (word == "missed")
-        lines.append([target.what, target.bound_text, measured, spread, word])
+        found = results.get(target.benchmark, {}).get("found", {"ratios": {}})
+        value = found["ratios"].get(target.ratio)
+        if device not in target.devices:
+            ours = [DASH, DASH, f"no target on a {device.upper()}"]
+        elif value is None:
+            ours = [DASH, DASH, "not measured"]
+        else:
+            ours = [
+                f"{value:.3f}",
+                spread(found["quartiles"].get(target.ratio)),
+                target.verdict(value),
+            ]
+        lines.append([target.what, target.bound_text, *ours])
+    verdicts = [line[-1] for line in lines]
     header = ["what", "target", "measured", "quartiles", "verdict"]
+    met, missed = verdicts.count("met"), verdicts.count("missed")
     table = markdown_table(header, lines, left=1)
     return f"{met} met, {missed} missed, {len(TARGETS) - met - missed} without a number.\n\n{table}"
 
 
-def _details(device: str, result: Result) -> list[str]:
+def _details(device: str, result: Result) -> Iterator[str]:
+    """Yield the parts of a benchmark's section."""
     found, settings = result["found"], result["settings"]
     shown = (f"{key} {value}" for key, value in settings.items() if key not in _HIDDEN)
-    parts = [f"Settings: {', '.join(shown)}."]
+    yield f"Settings: {', '.join(shown)}."
     if result["benchmark"] == "figure":
-        parts.append(f"![time and memory against length]({device}-lengths.png)")
+        yield f"![time and memory against length]({device}-lengths.png)"
     elif found["ratios"]:
+        ratios = found["ratios"].items()
         lines = [
-            [f"`{key}`", f"{value:.3f}", _quartiles(found, key)]
-            for key, value in found["ratios"].items()
+            [f"`{key}`", f"{value:.3f}", spread(found["quartiles"].get(key))]
+            for key, value in ratios
         ]
-        parts.append(markdown_table(["ratio", "median", "quartiles"], lines, left=1))
+        yield markdown_table(["ratio", "median", "quartiles"], lines, left=1)
     if found["medians"]:
-        parts += _times(found)
-    speeds = {k: v for k, v in found["values"].items() if k.endswith(LINES_PER_SECOND)}
-    if speeds:
-        lines = [
-            [f"`{key.removesuffix(LINES_PER_SECOND)}`", f"{value:,.0f}"]
-            for key, value in speeds.items()
-        ]
-        parts.append(markdown_table(["speed", "lines per second"], lines, left=1))
+        yield from _times(found)
+    speeds = defaultdict(list)
+    for key, value in found["values"].items():
+        what, _, unit = key.rpartition(", ")
+        if unit.endswith(" per second"):
+            speeds[unit].append([f"`{what}`", f"{value:,.0f}"])
+    for unit, lines in speeds.items():
+        yield markdown_table(["speed", unit], lines, left=1)
     if found["skipped"]:
-        skipped = [f"`{name}` is left out: {why}" for name, why in found["skipped"].items()]
-        parts.append(bullets(skipped))
+        yield bullets([f"`{name}` is left out: {why}" for name, why in found["skipped"].items()])
     names = [name for name in CONTENDERS if name in settings.get("contenders", {})]
     if names:
-        parts.append(bullets([f"`{name}`: {CONTENDERS[name].summary}." for name in names]))
-    return parts
+        yield bullets([f"`{name}`: {CONTENDERS[name].summary}." for name in names])
 
 
-_HIDDEN = {"contenders", "pace", "peaks"}  # settings that are not shown
-
-
-def _times(found: Mapping[str, Any]) -> list[str]:
-    """Tabulate times with their shares of the machine's peaks (missing in old JSON)."""
-    header = ["time", "median, ms", "turns", "GFLOP/s", "% of peak product"]
-    header += ["GB/s", "% of peak copy"]
+def _times(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield times with their shares of the machine's peaks (missing in old JSON)."""
     lines = []
     for key, seconds in found["medians"].items():
         rates = found.get("rates", {}).get(key, {})
-        flop, bytes_ = _number(rates.get("gflop_per_s")), _number(rates.get("gb_per_s"))
-        shares = [_percent(rates.get(name)) for name in ("of_peak_gemm", "of_peak_copy")]
-        time = [f"`{key}`", f"{1e3 * seconds:.3f}", str(found["rounds"][key])]
-        lines.append([*time, flop, shares[0], bytes_, shares[1]])
-    parts = [markdown_table(header, lines, left=1)]
+        line = [f"`{key}`", f"{1e3 * seconds:.3f}", str(found["rounds"][key])]
+        for rate, share in (("gflop_per_s", "of_peak_gemm"), ("gb_per_s", "of_peak_copy")):
+            part = rates.get(share)
+            line += [_number(rates.get(rate)), DASH if part is None else f"{100 * part:.1f}"]
+        lines.append(line)
+    header = ["time", "median, ms", "turns", "GFLOP/s", "% of peak product"]
+    yield markdown_table([*header, "GB/s", "% of peak copy"], lines, left=1)
     if found.get("peaks"):
-        parts.append(_peaks(found["peaks"]))
-    uncounted: dict[str, list[str]] = {}
+        yield _peaks(found["peaks"])
+    uncounted = defaultdict(list)
     for key, work in found.get("work", {}).items():
         if work["source"] != "counted":
-            uncounted.setdefault(work["source"], []).append(f"`{key}`")
+            uncounted[work["source"]].append(f"`{key}`")
     if uncounted:
-        notes = [f"Work of {', '.join(keys)}: {why}." for why, keys in uncounted.items()]
-        parts.append(bullets(notes))
-    return parts
+        yield bullets([f"Work of {', '.join(keys)}: {why}." for why, keys in uncounted.items()])
 
 
 def _peaks(peaks: Mapping[str, Any]) -> str:
@@ -185,50 +236,26 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _percent(share: float | None) -> str:
-    return DASH if share is None else f"{100 * share:.1f}"
-
-
-def _quartiles(found: Mapping[str, Any], ratio: str) -> str:
-    middle = found["quartiles"].get(ratio)
-    return f"{middle[0]:.3f} to {middle[1]:.3f}" if middle else DASH
-
-
-def curves(result: Result) -> dict[str, dict[str, list[tuple[int, float]]]]:
-    """Return sorted (length, value) by panel ("seconds", "bytes") and contender."""
-    found = result["found"]
-    times = found["medians"].items()
-    sizes = ((key.removeprefix("bytes "), value) for key, value in found["values"].items())
-    panels: dict[str, dict[str, list[tuple[int, float]]]] = {}
-    for panel, values in (("seconds", times), ("bytes", sizes)):
-        lines: dict[str, list[tuple[int, float]]] = {}
-        for key, value in values:
-            name, _, length = key.partition("@")
-            lines.setdefault(name, []).append((int(length), value))
-        panels[panel] = {name: sorted(points) for name, points in lines.items()}
-    return panels
+def curves(result: Result, quantity: str, unit: float) -> dict[str, Any]:
+    """Return the lengths and the "medians" or "values" of each contender, in a unit."""
+    lines = defaultdict(list)
+    for key, value in result["found"][quantity].items():
+        name, _, length = key.removeprefix("bytes ").partition("@")
+        lines[name].append((int(length), value / unit))
+    return {name: tuple(zip(*sorted(points), strict=True)) for name, points in lines.items()}
 
 
 def draw_lengths(result: Result, path: Path) -> None:
     """Draw a PNG with panels for time and memory, on logarithmic axes."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    panels = figure.subplots(1, 2)
-    labels = {"seconds": "milliseconds", "bytes": "peak memory beyond the inputs, MiB"}
-    units = {"seconds": 1e-3, "bytes": 2**20}
-    for panel, (quantity, lines) in zip(panels, curves(result).items(), strict=True):
-        for name, points in lines.items():
-            lengths, values = zip(*points, strict=True)
-            panel.loglog(lengths, [v / units[quantity] for v in values], "o-", label=name, ms=4)
-        panel.set_xlabel("tokens")
-        panel.set_ylabel(labels[quantity])
-        panel.grid(alpha=0.3)
-        panel.legend()
-    sizes = result["settings"]
-    figure.suptitle(
-        f"causal attention, forward and backward: batch {sizes['batch']}, {sizes['heads']} x "
-        f"{sizes['head_dim']} features, {sizes['dtype']}"
+    times, sizes = curves(result, "medians", 1e-3), curves(result, "values", 2**20)
+    memory = ("", "tokens", "peak memory beyond the inputs, MiB", sizes)
+    picture = draw_lines([("", "tokens", "milliseconds", times), memory])
+    for axis in picture.axes:
+        axis.set(xscale="log", yscale="log")
+    settings = result["settings"]
+    picture.suptitle(
+        f"causal attention, forward and backward: batch {settings['batch']}, {settings['heads']} x "
+        f"{settings['head_dim']} features, {settings['dtype']}"
     )
     with writing(path) as (file,):
-        save_png(figure, file)
+        save_png(picture, file)

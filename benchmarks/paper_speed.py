@@ -1,56 +1,32 @@
-"""Tokens per second of Table 2's training at scale paper, over a minute.
-
-    python -m benchmarks.paper_speed --row lrpe_type2 --attention linear
+"""Tokens per second of Table 2's training at scale paper, for a minute each.
 
 Uses the table's recipe on a generated corpus with as many words as the paper's dictionary: speed
 depends on sizes alone.
 """
 
-import argparse
-import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from benchmarks.context import Context, add_folders, check_device
-from benchmarks.record import ROOT, measured
+import torch
+from fairseq.data import indexed_dataset
+
+from benchmarks.context import ROOT, Context, Settings
+from benchmarks.record import Found
+from benchmarks.runner import Case
 from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS
 from fairseq_plugins.common.errors import WorkError
-from fairseq_plugins.common.exit_status import command
-from fairseq_plugins.common.files import write_json
-from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.papers.tables import ATTENTIONS
+from fairseq_plugins.experiments.training import train_command
+from fairseq_plugins.records.logs import read_training_log
+from fairseq_plugins.runner.commands import run_command
+from fairseq_plugins.runner.launcher import ProcessLauncher
 
-RECIPE = "wikitext103_lm"
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of a training.
-
-    Attributes:
-        scale: scale of the recipe.
-        dictionary: symbols, with fairseq's four.
-        tokens: tokens of the generated text.
-        seconds: duration, including the start.
-    """
-
-    scale: str
-    dictionary: int
-    tokens: int
-    seconds: float
-
-
-PAPER = Sizes("paper", 267_744, 4_000_000, 75.0)
-QUICK = Sizes("toy", 100, 20_000, 5.0)
+# Rows of Table 2, with their attention.
+ROWS = ("base vanilla", "base linear", "lrpe_type2 linear")
 
 
 def write_corpus(folder: Path, dictionary: int, tokens: int) -> None:
     """Write a binarised corpus of random words with frequencies 1 / rank."""
-    import torch
-    from fairseq.data import indexed_dataset
-
     words = dictionary - len(SPECIAL_SYMBOLS)
     names = "".join(f"w{i} {dictionary - i}\n" for i in range(words))
     (folder / "dict.txt").write_text(names, encoding="utf-8")
@@ -65,94 +41,38 @@ def write_corpus(folder: Path, dictionary: int, tokens: int) -> None:
         builder.finalize(str(file.with_suffix(".idx")))
 
 
-def overrides(row: str, attention: str, sizes: Sizes, folder: Path) -> list[str]:
-    """Return Hydra's overrides for a training of ``sizes.seconds`` without checkpoints."""
-    return [
-        f"model={row}",
-        f"scale={sizes.scale}",
-        f"model.attention_type={attention}",
-        "run=local",
-        f"task.data={folder}",
-        f"checkpoint.save_dir={folder}/checkpoints",
-        "checkpoint.no_save=true",
-        "dataset.disable_validation=true",
-        "optimization.max_update=1000000",
-        f"optimization.stop_time_hours={sizes.seconds / 3600:.6f}",
-        "common.log_interval=1",
-    ]
-
-
-def measure(row: str, attention: str, sizes: Sizes) -> dict[str, Any]:
-    """Train for a while and return speed, updates and parameters.
+def paper_speed(settings: Settings, context: Context, found: Found) -> Iterator[Case]:
+    """Train each row for a while, without checkpoints.
 
     Raises:
-        WorkError: the training failed; the message has the end of its log.
+        WorkError: a training failed; the message has the end of its log.
     """
-    from fairseq_plugins.experiments.training import train_command
-    from fairseq_plugins.records.logs import read_training_log
-    from fairseq_plugins.runner.commands import executable
-    from fairseq_plugins.runner.launcher import ProcessLauncher
-
     with tempfile.TemporaryDirectory() as name:
-        folder, log = Path(name), Path(name, "train.log")
-        write_corpus(folder, sizes.dictionary, sizes.tokens)
-        words = executable(train_command(RECIPE, overrides(row, attention, sizes, folder)))
-        if ProcessLauncher(ROOT)(words, log, lambda lines: None):
-            raise WorkError(f"the training failed:\n{log.read_text(errors='replace')[-3000:]}")
-        found = read_training_log(log)
-    if not found.tokens_per_second:  # fairseq measures from the end of the first update on
-        raise WorkError(f"less than two updates were done in {sizes.seconds:g} seconds")
-    return {
-        "tokens_per_second": found.tokens_per_second,
-        "updates": found.updates,
-        "parameters": found.parameters,
-    }
-
-
-def get_parser() -> Parser:
-    """Build the parser of the command line."""
-    parser = Parser(prog="python -m benchmarks.paper_speed", description=__doc__)
-    add = parser.add_argument
-    add("--row", default="base", metavar="ROW", help="a row of Table 2 (default: base)")
-    add("--attention", choices=ATTENTIONS, default="linear", help="(default: linear)")
-    add("--quick", action="store_true", help="seconds at scale toy on a CPU")
-    add_folders(parser)
-    return parser
-
-
-def run(args: argparse.Namespace) -> None:
-    """Measure a row and write its JSON.
-
-    Raises:
-        ValueError: an unknown row, or there is no GPU.
-        WorkError: the training failed.
-    """
-    if not (ROOT / "configs" / "model" / f"{args.row}.yaml").is_file():
-        raise ValueError(f"`--row` must be a file of configs/model, but is {args.row!r}.")
-    sizes, device = (QUICK, "cpu") if args.quick else (PAPER, "gpu")
-    check_device(device)
-    context = Context(device, args.output, machine=args.machine)
-    metrics, about = measured(
-        lambda: measure(args.row, args.attention, sizes),
-        ["python", "-m", "benchmarks.paper_speed", *args.command_line],
-        context.gpus,
-    )
-    result = {
-        "benchmark": "paper_speed",
-        "device": device,
-        "row": args.row,
-        "attention": args.attention,
-        "settings": {**vars(sizes), "recipe": RECIPE, "corpus": "generated, words 1 / rank"},
-        "metrics": metrics,
-        **about,
-    }
-    folder = context.results / device / "paper_speed"
-    write_json(folder / f"{args.row}-{args.attention}.json", result)
-    speed, updates = metrics["tokens_per_second"], metrics["updates"]
-    print(f"{args.row}, {args.attention}: {speed:,.0f} tokens per second over {updates} updates")
-
-
-main = command(get_parser, run, quiet=True)
-
-if __name__ == "__main__":
-    sys.exit(main())
+        folder = Path(name)
+        write_corpus(folder, settings["dictionary"], settings["tokens"])
+        for row in settings["rows"]:
+            encoding, attention = row.split()
+            overrides = [
+                f"model={encoding}",
+                f"scale={settings['scale']}",
+                f"model.attention_type={attention}",
+                "run=local",
+                f"task.data={folder}",
+                f"checkpoint.save_dir={folder}/checkpoints",
+                "checkpoint.no_save=true",
+                "dataset.disable_validation=true",
+                f"optimization.max_update={settings['updates']}",
+                f"optimization.stop_time_hours={settings['seconds'] / 3600:.6f}",
+                "common.log_interval=1",
+            ]
+            log = folder / f"{encoding}-{attention}.log"
+            run_command(ProcessLauncher(ROOT), train_command(settings["recipe"], overrides), log)
+            training = read_training_log(log)
+            speed = training.tokens_per_second  # from the end of the first update on
+            if not speed:
+                raise WorkError(f"{row}: fewer than two updates in {settings['seconds']:g} s")
+            found.values[f"{row}, tokens per second"] = speed
+            found.values[f"{row}, updates"] = training.updates or 0
+            found.values[f"{row}, parameters"] = training.parameters or 0
+            context.say(f"  {row}: {speed:,.0f} tokens per second")
+    yield Case()

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.context import Context, Settings
-from benchmarks.record import LINES_PER_SECOND, ROOT, Found
+from benchmarks.context import ROOT, Context, Settings
+from benchmarks.record import Found
 from benchmarks.reference import Mismatch
 from benchmarks.runner import Case
 from fairseq_plugins.common import provenance
@@ -35,16 +35,16 @@ Pairs = list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Peer:
-    """An implementation of a step.
+class Text:
+    """What the steps are given: lines, tokenised ones, a number of merges and a file of them."""
 
-    Attributes:
-        start: untimed setup, which returns the timed function.
-        same: whether the result must equal this project's.
-    """
+    raw: Sequence[str]
+    tokens: Sequence[str]
+    merges: int
+    codes: Path
 
-    start: Callable[[], Callable[[], Sequence[object]]]
-    same: bool = True
+
+Timed = Callable[[], Sequence[object]]
 
 
 def versions() -> Settings:
@@ -61,19 +61,14 @@ def preparation(settings: Settings, context: Context, found: Found) -> Iterator[
     tokens = [moses.tokenise(line) for line in raw]
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one thread like the others
     with TemporaryDirectory() as folder:
-        codes = Path(folder) / "codes"
-        write_codes(codes, count_words(tokens), settings["merges"])
-        parts = {
-            "tokenise": _tokenising(raw),
-            "learn": _learning(tokens, settings["merges"]),
-            "apply": _applying(tokens, codes),
-        }
-        for part, peers in parts.items():
-            case = _case(part, peers, found)
+        text = Text(raw, tokens, settings["merges"], Path(folder) / "codes")
+        write_codes(text.codes, count_words(tokens), text.merges)
+        for step in STEPS:
+            case = _case(step, text, found)
             yield case
-            for key in case.runs:
+            for key in case.starts:
                 speed = settings["lines"] / found.medians[key]
-                found.values[f"{key}{LINES_PER_SECOND}"] = round(speed, 1)
+                found.values[f"{key}, lines per second"] = round(speed, 1)
 
 
 def generate_text(seed: int, lines: int, words: int) -> list[str]:
@@ -101,128 +96,123 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _case(part: str, peers: dict[str, Peer], found: Found) -> Case:
+def _case(step: str, text: Text, found: Found) -> Case:
     """Compare the implementations of a step; raise Mismatch if ours differs."""
-    there = {}
-    for name, peer in peers.items():
-        if name == TOKENIZERS and _version(name) is None:
-            found.skipped[f"{part} {name}"] = f"{name} is not installed"
-        else:
-            there[f"{part} {name}"] = peer
-    ours = f"{part} {OURS}"
-    results = {key: peer.start()() for key, peer in there.items()}
+    start = {f"{step} {name}": functools.partial(one, text) for name, one in STEPS[step].items()}
+    if _version(TOKENIZERS) is None and (missing := f"{step} {TOKENIZERS}") in start:
+        del start[missing]
+        found.skipped[missing] = f"{TOKENIZERS} is not installed"
+    ours = f"{step} {OURS}"
+    results = {key: one()() for key, one in start.items()}
     for key, result in results.items():
-        if there[key].same and result != results[ours]:
-            name = key.removeprefix(f"{part} ")
-            raise Mismatch(f"{part}: {OURS} does not give what {name} gives")
+        if key != _DIFFERS and result != results[ours]:
+            raise Mismatch(
+                f"{step}: {OURS} does not give what {key.removeprefix(f'{step} ')} gives"
+            )
         shared = len(set(result) & set(results[ours])) / len(set(results[ours]))
         found.values[f"{key}, share of ours"] = round(shared, 4)
-    ready: dict[str, Callable[[], Sequence[object]]] = {}
-
-    def prepare(key: str) -> None:
-        ready[key] = there[key].start()
-
-    return Case(
-        {key: functools.partial(lambda key: ready[key](), key) for key in there},
-        {f"{ours}/{key.removeprefix(part).strip()}": (ours, key) for key in there if key != ours},
-        prepare={key: functools.partial(prepare, key) for key in there},
-    )
+    others = [key for key in start if key != ours]
+    ratios = {f"{ours}/{key.removeprefix(f'{step} ')}": (ours, key) for key in others}
+    return Case(starts=start, ratios=ratios)
 
 
-def _tokenising(raw: Sequence[str]) -> dict[str, Peer]:
-    def ours() -> Callable[[], list[str]]:
-        moses = Moses("en")
-        return lambda: [moses.tokenise(line) for line in raw]
-
-    def theirs() -> Callable[[], list[str]]:
-        from sacremoses import MosesPunctNormalizer, MosesTokenizer
-
-        normalise, tokenise = MosesPunctNormalizer("en").normalize, MosesTokenizer("en").tokenize
-        return lambda: [tokenise(normalise(line), True, True) for line in raw]
-
-    return {OURS: Peer(ours), SACREMOSES: Peer(theirs)}
+def _tokenise(text: Text) -> Timed:
+    moses = Moses("en")
+    return lambda: [moses.tokenise(line) for line in text.raw]
 
 
-def _learning(tokens: Sequence[str], merges: int) -> dict[str, Peer]:
-    def ours() -> Pairs:
-        return list(learn_merges(count_words(tokens), merges))
+def _tokenise_by_sacremoses(text: Text) -> Timed:
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-    def theirs() -> Pairs:
-        from subword_nmt.learn_bpe import learn_bpe
+    normalise, tokenise = MosesPunctNormalizer("en").normalize, MosesTokenizer("en").tokenize
+    return lambda: [tokenise(normalise(line), True, True) for line in text.raw]
 
+
+def _learn(text: Text) -> Timed:
+    return lambda: [*learn_merges(count_words(text.tokens), text.merges)]
+
+
+def _learn_by_subword_nmt(text: Text) -> Timed:
+    from subword_nmt.learn_bpe import learn_bpe
+
+    def learn() -> Pairs:
         codes = io.StringIO()
         with contextlib.redirect_stderr(io.StringIO()):  # progress bar
-            learn_bpe(tokens, codes, merges)
-        lines = codes.getvalue().splitlines()[1:]
-        return [(pair[0], pair[1]) for pair in (line.split(" ") for line in lines)]
+            learn_bpe(text.tokens, codes, text.merges)
+        return _read_pairs(codes.getvalue())
 
-    return {
-        OURS: Peer(lambda: ours),
-        SUBWORD_NMT: Peer(lambda: theirs),
-        # It breaks ties differently, and so learns other merges.
-        TOKENIZERS: Peer(lambda: _other_learner(tokens, merges), same=False),
-    }
+    return learn
 
 
-def _letters(tokens: Sequence[str]) -> set[str]:
-    words = {word for line in tokens for word in line.split(" ")}
-    return {c for word in words for c in word[:-1]} | {word[-1] + WORD_END for word in words}
-
-
-def _other_learner(tokens: Sequence[str], merges: int) -> Callable[[], Pairs]:
+def _learn_by_tokenizers(text: Text) -> Timed:
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-    letters = _letters(tokens)
+    size = len(_letters(text)) + text.merges
 
     def learn() -> Pairs:
         tokenizer = Tokenizer(models.BPE(end_of_word_suffix=WORD_END))
         tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
         trainer = trainers.BpeTrainer(
-            vocab_size=len(letters) + merges,
-            min_frequency=2,
-            end_of_word_suffix=WORD_END,
-            show_progress=False,
+            vocab_size=size, min_frequency=2, end_of_word_suffix=WORD_END, show_progress=False
         )
-        tokenizer.train_from_iterator(tokens, trainer)
+        tokenizer.train_from_iterator(text.tokens, trainer)
         found = json.loads(tokenizer.to_str())["model"]["merges"]
         return [(first, second) for first, second in found]
 
     return learn
 
 
-def _applying(tokens: Sequence[str], codes: Path) -> dict[str, Peer]:
-    def ours() -> Callable[[], list[str]]:
-        split = Codes.read(codes).split
-        return lambda: [split(line) for line in tokens]
-
-    def theirs() -> Callable[[], list[str]]:
-        from subword_nmt.apply_bpe import BPE
-
-        with codes.open(encoding="utf-8", newline="\n") as lines:
-            split = BPE(lines).process_line
-        return lambda: [split(line) for line in tokens]
-
-    other = Peer(lambda: _other_splitter(tokens, codes))
-    return {OURS: Peer(ours), SUBWORD_NMT: Peer(theirs), TOKENIZERS: other}
+def _apply(text: Text) -> Timed:
+    split = Codes.read(text.codes).split
+    return lambda: [split(line) for line in text.tokens]
 
 
-def _other_splitter(tokens: Sequence[str], codes: Path) -> Callable[[], list[str]]:
+def _apply_by_subword_nmt(text: Text) -> Timed:
+    from subword_nmt.apply_bpe import BPE
+
+    with text.codes.open(encoding="utf-8", newline="\n") as lines:
+        split = BPE(lines).process_line
+    return lambda: [split(line) for line in text.tokens]
+
+
+def _apply_by_tokenizers(text: Text) -> Timed:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    pairs = [line.split(" ") for line in codes.read_text(encoding="utf-8").splitlines()[1:]]
-    letters = _letters(tokens)
-    subwords = dict.fromkeys([*sorted(letters), *(subword for pair in pairs for subword in pair)])
-    subwords.update(dict.fromkeys("".join(pair) for pair in pairs))
-    model = models.BPE(
-        vocab={subword: i for i, subword in enumerate(subwords)},
-        merges=[(first, second) for first, second in pairs],
-        end_of_word_suffix=WORD_END,
-    )
-    tokenizer = Tokenizer(model)
+    merges = _read_pairs(text.codes.read_text(encoding="utf-8"))
+    subwords = [*sorted(_letters(text)), *itertools.chain(*merges), *map("".join, merges)]
+    vocabulary = {subword: i for i, subword in enumerate(dict.fromkeys(subwords))}
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges, end_of_word_suffix=WORD_END))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
 
     def join(found: Sequence[str]) -> str:
         ends = (p.removesuffix(WORD_END) if p.endswith(WORD_END) else p + SEPARATOR for p in found)
         return " ".join(ends)
 
-    return lambda: [join(one.tokens) for one in tokenizer.encode_batch(list(tokens))]
+    return lambda: [join(one.tokens) for one in tokenizer.encode_batch([*text.tokens])]
+
+
+def _letters(text: Text) -> set[str]:
+    words = {word for line in text.tokens for word in line.split(" ")}
+    return {c for word in words for c in word[:-1]} | {word[-1] + WORD_END for word in words}
+
+
+def _read_pairs(codes: str) -> Pairs:
+    pairs = (line.split(" ") for line in codes.splitlines()[1:])
+    return [(first, second) for first, second in pairs]
+
+
+# Untimed set-ups that return the timed function, by step and implementation.
+STEPS: dict[str, dict[str, Callable[[Text], Timed]]] = {
+    "tokenise": {OURS: _tokenise, SACREMOSES: _tokenise_by_sacremoses},
+    "learn": {
+        OURS: _learn,
+        SUBWORD_NMT: _learn_by_subword_nmt,
+        TOKENIZERS: _learn_by_tokenizers,
+    },
+    "apply": {
+        OURS: _apply,
+        SUBWORD_NMT: _apply_by_subword_nmt,
+        TOKENIZERS: _apply_by_tokenizers,
+    },
+}
+_DIFFERS = f"learn {TOKENIZERS}"  # breaks ties differently, and so learns other merges

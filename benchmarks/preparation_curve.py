@@ -22,25 +22,27 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.context import Context, add_folders
-from benchmarks.record import measured
+from benchmarks.context import add_options, context_of
+from benchmarks.record import Result, record
 from fairseq_plugins.common.errors import WorkError
 from fairseq_plugins.common.exit_status import command
-from fairseq_plugins.common.files import reading, write_json
-from fairseq_plugins.common.option_types import words
+from fairseq_plugins.common.files import reading
+from fairseq_plugins.common.option_types import numbers
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.processes import PeakOfChildren, resident
 
 if TYPE_CHECKING:  # slow to import; --help stays fast
-    from fairseq_plugins.translation.folders import ParallelBuild
-    from fairseq_plugins.translation.parallel import ParallelText, Paths
+    from fairseq_plugins.translation.parallel import Paths
+    from fairseq_plugins.translation.prepare import Settings
 
 # Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine Translation", 4.1.
 WMT14_PAIRS = 4_500_000
 WMT14_WORDS = 226_000_000  # 116 million English, 110 million German
 PHASES = ("gather", "tokenise", "learn", "apply", "clean and binarise")
 MEASURED = ("wall_seconds", "cpu_seconds", "peak_mib")
+FITS = ("line", "power")
 Cost = dict[str, float]  # of a phase: MEASURED
+_SIZES = (10_000, 20_000, 40_000, 80_000)
 _SAMPLED_EVERY = 0.02  # seconds between samples of memory
 _MIB = 2**20
 
@@ -65,33 +67,15 @@ def measure(work: Callable[[], object]) -> Cost:
     return dict(zip(MEASURED, values, strict=True))
 
 
-def phases(
-    build: "ParallelBuild", text: "ParallelText", output: Path
-) -> dict[str, Callable[[], None]]:
-    """Return the steps of `ParallelBuild.make` by phase, to be run in order."""
-    from fairseq_plugins.translation.prepare import Settings
-
-    folder = Settings(build.merges).folder(output, {"corpus": "part"}, build.languages)
-
-    def finish() -> None:
-        build.check_lengths(text)
-        build.binarise(folder, {}, build.clean(("train",)))
-
-    gather = functools.partial(build.gather, text)
-    steps = (gather, build.tokenise, build.learn, build.apply, finish)
-    return dict(zip(PHASES, steps, strict=True))
-
-
 def measure_size(
-    texts: dict[str, "Paths"], languages: tuple[str, str], pairs: int, merges: int
-) -> dict[str, Any]:
+    settings: "Settings", texts: dict[str, "Paths"], languages: tuple[str, str], pairs: int
+) -> Result:
     """Measure the costs of the first pairs of the training text.
 
     Raises:
         WorkError: a phase failed.
     """
-    from fairseq_plugins.translation.folders import ParallelBuild
-    from fairseq_plugins.translation.parallel import Cleaning, ParallelText
+    from fairseq_plugins.translation.parallel import ParallelText
 
     with tempfile.TemporaryDirectory() as name:
         work = Path(name, "work")
@@ -104,10 +88,19 @@ def measure_size(
                     out.write(line)
                     count += len(line.split())
         text = ParallelText([(source, target)], texts["valid"], texts["test"])
-        build = ParallelBuild(work, languages, merges, Cleaning(), workers=1)
-        steps = phases(build, text, Path(name, "made"))
-        costs = {phase: measure(step) for phase, step in steps.items()}
-        return {"words": count, "costs": costs}
+        folder = settings.folder(Path(name, "made"), {"corpus": "part"}, languages)
+        build = settings.build(work, languages)
+
+        def finish() -> None:
+            build.check_lengths(text)
+            build.binarise(folder, {}, build.clean(("train",)))
+
+        # Those of `ParallelBuild.make`, in its order.
+        steps = (lambda: build.gather(text), build.tokenise, build.learn, build.apply, finish)
+        costs = {phase: measure(step) for phase, step in zip(PHASES, steps, strict=True)}
+    shown = ", ".join(f"{phase} {cost['cpu_seconds']:.1f} s" for phase, cost in costs.items())
+    print(f"{pairs:,} pairs, CPU: {shown}", flush=True)
+    return {"words": count, "costs": costs}
 
 
 def extrapolate(sizes: Sequence[int], values: Sequence[float], size: int) -> dict[str, float]:
@@ -132,19 +125,21 @@ def extrapolate(sizes: Sequence[int], values: Sequence[float], size: int) -> dic
     return {name: round(float(value), 3) for name, value in found.items()}
 
 
-def summarise(measurements: Sequence[Mapping[str, Any]], size: int) -> dict[str, dict[str, Any]]:
+def summarise(measurements: Sequence[Mapping[str, Any]], size: int) -> dict[str, Result]:
     """Extrapolate every quantity of every phase, and of `all`: sums, and the largest memory."""
-    found: dict[str, dict[str, Any]] = {}
-    for name in MEASURED:
-        for phase in PHASES:
-            values = [one["costs"][phase][name] for one in measurements]
-            fits = extrapolate([one["words"] for one in measurements], values, size)
-            found.setdefault(phase, {})[name] = fits
-        together = max if name == "peak_mib" else sum
-        found.setdefault("all", {})[name] = {
-            fit: round(together(found[phase][name][fit] for phase in PHASES), 1)
-            for fit in ("line", "power")
+    words = [one["words"] for one in measurements]
+    found: dict[str, Result] = {
+        phase: {
+            name: extrapolate(words, [one["costs"][phase][name] for one in measurements], size)
+            for name in MEASURED
         }
+        for phase in PHASES
+    }
+    found["all"] = {}
+    for name in MEASURED:
+        join = max if name == "peak_mib" else sum
+        values = {fit: join(found[phase][name][fit] for phase in PHASES) for fit in FITS}
+        found["all"][name] = {fit: round(value, 1) for fit, value in values.items()}
     return found
 
 
@@ -155,25 +150,16 @@ def get_parser() -> Parser:
         description="Measure the preparation of growing parts of a parallel text and extrapolate "
         f"to WMT14's {WMT14_PAIRS:,} pairs of {WMT14_WORDS:,} words.",
     )
+    add_options(parser)
     add = parser.add_argument
     text = "folder with train, valid and test, as for scripts/prepare_parallel.sh"
     add("source", type=Path, metavar="DIR", help=text)
     add("--src", default="en", metavar="LANG", help="(default: en)")
     add("--tgt", default="de", metavar="LANG", help="(default: de)")
-    sizes = ["10000", "20000", "40000", "80000"]
-    text = f"sizes (default: {','.join(sizes)})"
-    add("--pairs", type=words("--pairs"), default=sizes, metavar="A,B", help=text)
+    kind, text = numbers("--pairs", 1), f"sizes (default: {','.join(map(str, _SIZES))})"
+    add("--pairs", type=kind, default=_SIZES, metavar="A,B", help=text)
     add("--merges", type=int, metavar="N", help="(default: WMT14's number)")
-    add_folders(parser)
     return parser
-
-
-def _parse_sizes(given: Sequence[str]) -> list[int]:
-    if len(set(given)) < 2 or not all(word.isdecimal() and int(word) > 0 for word in given):
-        raise ValueError(
-            f"`--pairs` must be two or more different numbers above 0, but is {','.join(given)!r}."
-        )
-    return sorted({int(word) for word in given})
 
 
 def run(args: argparse.Namespace) -> None:
@@ -185,50 +171,36 @@ def run(args: argparse.Namespace) -> None:
     """
     from fairseq_plugins.data.measure import sha256
     from fairseq_plugins.translation import prepare
-    from fairseq_plugins.translation.parallel import count_lines, find_text
+    from fairseq_plugins.translation.parallel import count_lines
 
-    sizes = _parse_sizes(args.pairs)
-    merges = prepare.WMT14_MERGES if args.merges is None else args.merges
-    prepare.Settings(merges)  # checks the number
+    if len(args.pairs) < 2:
+        raise ValueError(f"--pairs must be two or more different numbers, but is {args.pairs[0]}.")
+    settings = prepare.Settings(prepare.WMT14_MERGES if args.merges is None else args.merges)
     languages = (args.src, args.tgt)
-    texts: dict[str, Paths] = {}
-    for split in ("train", "valid", "test"):
-        names = getattr(prepare, f"{split.upper()}_NAMES")
-        source, target = (
-            find_text(args.source, [f"{name}.{lang}" for name in names], "DIR")
-            for lang in languages
-        )
-        texts[split] = (source, target)
-    if sizes[-1] > (pairs := count_lines(texts["train"][0])):
+    texts = prepare.find_texts(args.source, languages, option="DIR")
+    if max(args.pairs) > (pairs := count_lines(texts["train"][0])):
         raise ValueError(
-            f"`--pairs` must be at most the {pairs} pairs of {args.source}, but has {sizes[-1]}."
+            f"`--pairs` must be at most the {pairs} pairs of {args.source}, but has "
+            f"{max(args.pairs)}."
         )
 
-    def measure_all() -> dict[int, dict[str, Any]]:
-        found = {}
-        for size in sizes:
-            found[size] = measure_size(texts, languages, size, merges)
-            costs = found[size]["costs"].items()
-            shown = ", ".join(f"{phase} {cost['cpu_seconds']:.1f} s" for phase, cost in costs)
-            print(f"{size:,} pairs, CPU: {shown}", flush=True)
-        return found
+    def work() -> Result:
+        measure_part = functools.partial(measure_size, settings, texts, languages)
+        found = {size: measure_part(size) for size in sorted(args.pairs)}
+        fits = summarise([*found.values()], WMT14_WORDS)
+        about = {"pairs": WMT14_PAIRS, "words": WMT14_WORDS}
+        return {"measured": found, "extrapolated": {**about, **fits}}
 
-    given = ["python", "-m", "benchmarks.preparation_curve", *args.command_line]
-    by_size, about = measured(measure_all, given)
-    found = summarise(list(by_size.values()), WMT14_WORDS)
-    result = {
+    fields = {
         "benchmark": "preparation_curve",
-        "settings": {"merges": merges, "workers": 1, "languages": languages},
+        "settings": {"merges": settings.merges, "workers": 1, "languages": languages},
         "text": {p.name: sha256(p) for paths in texts.values() for p in paths},
-        "measured": by_size,
-        "extrapolated": {"pairs": WMT14_PAIRS, "words": WMT14_WORDS, **found},
-        **about,
     }
-    context = Context("cpu", args.output, machine=args.machine)
-    write_json(context.results / "cpu" / "preparation_curve.json", result)
-    for fit in ("line", "power"):
-        hours = found["all"]["cpu_seconds"][fit] / 3600
-        memory = found["all"]["peak_mib"][fit] / 1024
+    context = context_of(args)
+    path = context.folder / "preparation_curve.json"
+    found = record(path, fields, work, context.command)["extrapolated"]["all"]
+    for fit in FITS:
+        hours, memory = found["cpu_seconds"][fit] / 3600, found["peak_mib"][fit] / 1024
         print(f"{WMT14_WORDS:,} words by a {fit}: {hours:.2f} hours of CPU, {memory:.1f} GiB")
 
 

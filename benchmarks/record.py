@@ -8,35 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from benchmarks.timing import Samples, quartiles
+from benchmarks.context import ROOT
 from fairseq_plugins.common import provenance
+from fairseq_plugins.common.files import read_object, write_json
 
-ROOT = Path(__file__).resolve().parents[1]
 Result = dict[str, Any]
-T = TypeVar("T")
-LINES_PER_SECOND = ", lines per second"  # suffix of values that are speeds
-_PROVENANCE = (
-    "source",
-    "commit",
-    "versions",
-    "hardware",
-    "load_average",
-    "wall_seconds",
-    "finished_at",
-)
-KEYS = ("benchmark", "device", "settings", "found", "command", *_PROVENANCE)
-CELL_KEYS = (
-    *("table", "row", "attention", "scale", "metrics", "command", "config"),
-    *_PROVENANCE,
-)
 
 # Files that affect measurements; those of `benchmarks` that do not are excluded.
 _MEASURED = ("kernels", "encodings", "attention", "modules", "models")
 _NOT_MEASURED = {
-    *("page.py", "targets.py", "table9_page.py", "gpu_campaign.py"),
-    *("preparation_curve.py", "job_memory.py", "processes.py"),
+    *("page.py", "table9_page.py", "gpu_campaign.py"),
+    *("preparation_curve.py", "job_memory.py"),
 }
 
 
@@ -66,17 +50,15 @@ class Found:
     rates: dict[str, dict[str, float | None]] = field(default_factory=dict)
     peaks: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, samples: Samples, steps: int = 1) -> None:
-        """Add the medians of samples of so many steps."""
-        for name in samples.seconds:
-            self.medians[name] = short(samples.median(name) / steps)
-            self.rounds[name] = samples.rounds
+    def add(self, key: str, seconds: Sequence[float]) -> None:
+        """Add the median of a call's seconds, one per round."""
+        self.medians[key], self.rounds[key] = short(statistics.median(seconds)), len(seconds)
 
-    def add_ratio(self, key: str, values: Sequence[float]) -> None:
-        """Add the median and the quartiles of a ratio over the rounds."""
-        self.ratios[key] = short(statistics.median(values))
-        first, third = quartiles(list(values))
-        self.quartiles[key] = (short(first), short(third))
+    def add_ratio(self, key: str, one: Sequence[float], other: Sequence[float]) -> None:
+        """Add the ratio of two calls' seconds in each round, in which drift cancels."""
+        ratios = [a / b for a, b in zip(one, other, strict=True)]
+        first, middle, third = map(short, statistics.quantiles(ratios, n=4, method="inclusive"))
+        self.ratios[key], self.quartiles[key] = middle, (first, third)
 
 
 def short(value: float) -> float:
@@ -93,7 +75,7 @@ def source_digest(root: Path = ROOT) -> str:
     return provenance.digest(root, paths)
 
 
-def circumstances(gpus: int) -> dict[str, Any]:
+def circumstances(gpus: int) -> Result:
     """Return sources, versions and hardware: a result with others is outdated."""
     return {
         "source": source_digest(),
@@ -107,36 +89,46 @@ def load_average() -> float:
     return round(os.getloadavg()[0], 2)
 
 
-def end_of_run(load: float, wall_seconds: float) -> dict[str, Any]:
-    """Return commit, times, and ``load``, the load average at the start."""
-    return {
+def record(
+    path: Path, fields: Result, work: Callable[[], Result], command: Sequence[str], gpus: int = 0
+) -> Result:
+    """Measure, and write a JSON with fields, numbers, command and provenance; return it.
+
+    Args:
+        path: the JSON.
+        fields: what is measured, and its settings.
+        work: measures; returns the numbers.
+        command: the command line.
+        gpus: number of GPUs in use.
+    """
+    load, began = load_average(), time.monotonic()
+    numbers = work()
+    wall_seconds = time.monotonic() - began
+    result = {
+        **fields,
+        **numbers,
+        "command": provenance.without_absolute_paths(list(command)),
+        **circumstances(gpus),
         "commit": provenance.commit(ROOT),
         "load_average": load,
         "wall_seconds": round(wall_seconds, 1),
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+    write_json(path, result)
+    return result
 
 
-def measured(
-    work: Callable[[], T], command: Sequence[str], gpus: int = 0
-) -> tuple[T, dict[str, Any]]:
-    """Run a measurement; return its result, and its command and provenance."""
-    load, began = load_average(), time.monotonic()
-    found = work()
-    about = {**circumstances(gpus), **end_of_run(load, time.monotonic() - began)}
-    return found, {"command": provenance.without_absolute_paths(list(command)), **about}
+def is_current(path: Path, fields: Mapping[str, Any], gpus: int = 0) -> bool:
+    """Return whether a JSON has these fields, and present sources, versions and hardware."""
+    result = read_object(path) or {}
+    expected = json.loads(json.dumps({**fields, **circumstances(gpus)}))  # tuples become lists
+    return all(result.get(key) == value for key, value in expected.items())
 
 
-def read_json(path: Path, keys: Sequence[str]) -> Result | None:
-    """Read a JSON object with exactly these keys; None if missing, damaged or different."""
-    try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return result if isinstance(result, dict) and set(result) == set(keys) else None
+_NEEDED = {"commit", "versions", "hardware", "load_average", "finished_at"}  # by pages
 
 
-def is_current(result: Result, expected: Mapping[str, Any]) -> bool:
-    """Return whether a result has these settings and circumstances."""
-    plain = json.loads(json.dumps(dict(expected)))  # tuples become lists
-    return all(result.get(key) == value for key, value in plain.items())
+def read_result(path: Path, numbers: str) -> Result | None:
+    """Read a JSON that has numbers under a name; None if it is missing, damaged or another's."""
+    result = read_object(path) or {}
+    return result if {numbers, *_NEEDED} <= result.keys() else None

@@ -5,6 +5,7 @@ against formulas in float64, which raises ``Mismatch`` before anything is timed,
 ``Case`` for each size; its calls are timed in turns.
 """
 
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,23 +13,11 @@ from pathlib import Path
 import torch
 
 from benchmarks.context import BOTH, Context, Settings
-from benchmarks.limits import Work, count_work, rates, with_peaks
-from benchmarks.memory import peak_bytes
-from benchmarks.record import (
-    Found,
-    Result,
-    circumstances,
-    is_current,
-    measured,
-    read_json,
-    short,
-)
-from benchmarks.timing import Pace, interleave, quick_collections
-from fairseq_plugins.common.files import write_json
+from benchmarks.limits import Work, count_work, join_peaks, measure_peaks, rates
+from benchmarks.record import Found, Result, is_current, record, short
+from benchmarks.timing import Call, Pace, interleave, peak_bytes
 
-Call = Callable[[], object]
-Measure = Callable[[Settings, Context], Found]
-QUICK = Pace(0.0, 2, 2)
+_PACE, _QUICK = Pace(8.0, 5, 200), Pace(0.0, 2, 2)
 # Sizes beyond the caches that reach a device's peaks.
 _PEAKS = {
     "cpu": {"gemm_size": 1024, "copy_bytes": 2**28, "repetitions": 9},
@@ -44,7 +33,7 @@ class Case:
     Attributes:
         runs: timed calls, by the key of their time.
         ratios: the keys of two times, by the key of their ratio.
-        prepare: untimed setup, by the key of the call.
+        starts: functions that prepare a call, untimed, and return it, by the key of its time.
         steps: number by which times are divided.
         work: work of calls that cannot be counted, by the key of their time.
         memory: calls whose peak memory is measured, by its key.
@@ -55,7 +44,7 @@ class Case:
 
     runs: Mapping[str, Call] = field(default_factory=dict)
     ratios: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    prepare: Mapping[str, Callable[[], None]] = field(default_factory=dict)
+    starts: Mapping[str, Callable[[], Call]] = field(default_factory=dict)
     steps: int = 1
     work: Mapping[str, Work] = field(default_factory=dict)
     memory: Mapping[str, Call] = field(default_factory=dict)
@@ -72,88 +61,76 @@ class Benchmark:
 
     Attributes:
         summary: what it measures.
-        measure: its function.
-        pace: number of turns.
+        cases: yields the cases; what it adds to the results itself is kept.
         sizes: settings on a CPU; with ``contenders``, the number of ``lengths`` of each.
-        gpu: settings that differ on a GPU; None if it does not run there.
-        quick: settings that differ in a quick run.
+        pace: number of turns; None if nothing takes turns.
+        gpu: settings that differ on a GPU.
+        quick: settings that differ in a quick run, on a CPU whatever the devices are.
         minutes: an estimate on a data-centre GPU.
+        devices: those on which it runs.
         more: makes further settings; given instead of peaks where no products are timed.
-    """
-
-    summary: str
-    measure: Measure
-    pace: Pace
-    sizes: Settings
-    gpu: Settings | None = None
-    quick: Settings = field(default_factory=dict)
-    minutes: float = 5.0
-    more: Callable[[], Settings] | None = None
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        return BOTH[:1] if self.gpu is None else BOTH
-
-    def settings(self, device: str, quick: bool) -> Settings:
-        """Return the settings, as the JSON records them."""
-        own = self.gpu or {} if device == "gpu" else {}
-        found = {**self.sizes, **own, **(self.quick if quick else {})}
-        if "contenders" in found:
-            lengths, counts = found.pop("lengths"), found["contenders"]
-            found["contenders"] = {name: lengths[:count] for name, count in counts.items()}
-        found["pace"] = vars(QUICK if quick else self.pace)
-        if self.more:
-            return found | self.more()
-        return found | {"peaks": _QUICK_PEAKS if quick else _PEAKS[device]}
-
-
-def by_cases(cases: Cases, shares: Sequence[str] = ()) -> Measure:
-    """Make a benchmark's function from its cases, between two measurements of the peaks.
-
-    Args:
-        cases: yields the cases; what it adds to the results is kept.
         shares: contenders whose share of the peak product becomes a ratio, as
             ``linear/peak_gemm@512``.
     """
 
-    def run(settings: Settings, context: Context) -> Found:
-        found = Found()
-        for case in cases(settings, context, found):
+    summary: str
+    cases: Cases
+    sizes: Settings
+    pace: Pace | None = _PACE
+    gpu: Settings = field(default_factory=dict)
+    quick: Settings = field(default_factory=dict)
+    minutes: float = 5.0
+    devices: Sequence[str] = BOTH
+    more: Callable[[], Settings] | None = None
+    shares: Sequence[str] = ()
+
+    def settings(self, device: str, quick: bool) -> Settings:
+        """Return the settings, as the JSON records them."""
+        found = self.sizes | (self.gpu if device == "gpu" else {}) | (self.quick if quick else {})
+        if "contenders" in found:
+            lengths, counts = found.pop("lengths"), found["contenders"]
+            found["contenders"] = {name: lengths[:count] for name, count in counts.items()}
+        if self.pace:
+            found["pace"] = vars(_QUICK if quick else self.pace)
+        if self.more:
+            return found | self.more()
+        return found | {"peaks": _QUICK_PEAKS if quick else _PEAKS[device]}
+
+    def measure(self, settings: Settings, context: Context) -> Found:
+        """Measure the cases, between two measurements of the peaks."""
+        found, sizes = Found(), settings.get("peaks")
+        peaks = [measure_peaks(sizes, context)] if sizes else []
+        for case in self.cases(settings, context, found):
             _add_times(case, found, settings, context)
             _add_memory(case, found, context)
+        if sizes and not found.peaks:
+            found.peaks = join_peaks([*peaks, measure_peaks(sizes, context)])
+            self._add_rates(found)
         return found
 
-    def measure(settings: Settings, context: Context) -> Found:
-        if "peaks" not in settings:
-            return run(settings, context)
-        found, peaks = with_peaks(lambda: run(settings, context), settings["peaks"], context)
-        found.peaks = peaks
+    def _add_rates(self, found: Found) -> None:
         for key, work in found.work.items():
-            found.rates[key] = rates(work, found.medians[key], peaks)
+            found.rates[key] = rates(work, found.medians[key], found.peaks)
             name, _, size = key.partition("@")
             share = found.rates[key]["of_peak_gemm"]
-            if name in shares and share is not None:
+            if name in self.shares and share is not None:
                 found.ratios[f"{name}/peak_gemm@{size}"] = share
-        return found
-
-    return measure
 
 
 def _add_times(case: Case, found: Found, settings: Settings, context: Context) -> None:
     """Time the calls in turns, and count their work after that."""
-    if not case.runs:
+    if not (case.runs or case.starts):
         return
-    pace = Pace(**settings["pace"])
-    samples = interleave(case.runs, pace, context.device, prepare=case.prepare)
-    found.add(samples, case.steps)
-    times = (f"{key} {1e3 * found.medians[key]:.1f} ms" for key in case.runs)
-    context.say(f"  {', '.join(times)}")
-    for key, pair in case.ratios.items():
-        found.add_ratio(key, samples.ratios(*pair))
+    seconds = interleave(case.runs, Pace(**settings["pace"]), context.device, starts=case.starts)
+    for key, times in seconds.items():
+        found.add(key, [time / case.steps for time in times])
+    context.say("  " + ", ".join(f"{key} {1e3 * found.medians[key]:.1f} ms" for key in seconds))
+    for key, (one, other) in case.ratios.items():
+        found.add_ratio(key, seconds[one], seconds[other])
         context.say(f"  {key}: {found.ratios[key]:.2f}")
     if "peaks" in settings:
-        for key, run in case.runs.items():
-            found.work[key] = case.work.get(key) or count_work(run)
+        for key in seconds:
+            found.work[key] = case.work.get(key) or count_work(case.runs[key])
 
 
 def _add_memory(case: Case, found: Found, context: Context) -> None:
@@ -169,33 +146,15 @@ def _add_memory(case: Case, found: Found, context: Context) -> None:
         torch.cuda.empty_cache()
 
 
-def is_done(path: Path, keys: Sequence[str], settings: Settings, context: Context) -> bool:
-    """Return whether a JSON has these settings, and present sources, versions and hardware."""
-    before = None if context.force else read_json(path, keys)
-    expected = {**settings, **circumstances(context.gpus)}
-    return before is not None and is_current(before, expected)
-
-
 def measure_once(
-    path: Path,
-    keys: Sequence[str],
-    settings: Settings,
-    work: Callable[[], Result],
-    context: Context,
+    path: Path, fields: Result, work: Callable[[], Result], context: Context
 ) -> Result | None:
-    """Measure and write a JSON, unless it is current; return what is new.
-
-    Args:
-        path: the JSON.
-        keys: its keys, in order.
-        settings: as in ``is_done``.
-        work: measures; what it returns has `keys` but for the command and the provenance.
-        context: the run.
-    """
-    if is_done(path, keys, settings, context):
+    """Measure as `record` does, unless there is a current JSON; return what is new."""
+    if not context.force and is_current(path, fields, context.gpus):
         return None
-    with quick_collections():
-        found, about = measured(work, context.command, context.gpus)
-    result = {**found, **about}
-    write_json(path, {key: result[key] for key in keys})
-    return result
+    # Each measurement begins with a collection: the objects of imported modules are spared.
+    gc.freeze()
+    try:
+        return record(path, fields, work, context.command, context.gpus)
+    finally:
+        gc.unfreeze()

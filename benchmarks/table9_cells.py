@@ -12,11 +12,10 @@ from pathlib import Path
 from benchmarks.context import Context, Settings
 from benchmarks.limits import join_peaks
 from benchmarks.models import masked_language_model_step
-from benchmarks.record import CELL_KEYS, Found, Result
+from benchmarks.record import Found, Result
 from benchmarks.reference import check_attention
-from benchmarks.runner import Case, by_cases, measure_once
-from benchmarks.table9_page import read_cells, write_page
-from benchmarks.targets import ROWS
+from benchmarks.runner import Benchmark, Case, measure_once
+from benchmarks.table9_page import ROWS, read_cells, write_page
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError
 from fairseq_plugins.papers.tables import ATTENTIONS
 
@@ -28,25 +27,29 @@ def default_rows() -> list[str]:
     return [row for row in ROWS if row in ENCODINGS]
 
 
-def table9(settings: Settings, context: Context) -> Found:
+def table9(settings: Settings, context: Context, found: Found) -> Iterator[Case]:
     """Measure the default rows under both attentions as one benchmark."""
-    rows = default_rows()
+    rows, peaks = default_rows(), []
     measure_table(settings, context, rows, ATTENTIONS)
-    found = Found()
-    cells = [cell for cell in read_cells(context.table9) if cell["row"] in rows]
-    for cell in cells:
-        key, metrics = f"{cell['row']} {cell['attention']}", cell["metrics"]
+    for (row, attention), cell in read_cells(context.table9).items():
+        if row not in rows:
+            continue
+        key, metrics = f"{row} {attention}", cell["metrics"]
         found.ratios[key] = metrics["relative_speed"]
         found.quartiles[key] = tuple(metrics["quartiles"])
         found.medians[key], found.rounds[key] = metrics["step_seconds"], metrics["rounds"]
         found.work[key], found.rates[key] = metrics["work"], metrics["rates"]
-    found.peaks = join_peaks([cell["metrics"]["peaks"] for cell in cells])
-    return found
+        peaks.append(metrics["peaks"])
+    found.peaks = join_peaks(peaks)
+    yield Case()
 
 
-def cell_path(context: Context, row: str, attention: str) -> Path:
-    """Return the path of a cell's JSON."""
-    return context.table9 / f"{row}-{attention}.json"
+def cell_file(
+    settings: Settings, context: Context, row: str, attention: str
+) -> tuple[Path, Result]:
+    """Return a cell's JSON, and the fields that say what is measured."""
+    fields = {"table": "table9", "row": row, "attention": attention, "scale": context.name}
+    return context.table9 / f"{row}-{attention}.json", {**fields, "config": settings}
 
 
 def measure_table(
@@ -64,15 +67,14 @@ def measure_table(
         Mismatch: an attention is wrong; nothing is timed.
     """
     for attention in attentions:
-        check_attention(attention, causal=False, device=context.device, dtype=context.dtype)
+        check_attention(attention, context, causal=False)
     cells = [(row, attention) for row in rows for attention in attentions]
     try:
         for number, (row, attention) in enumerate(cells, 1):
             label = f"  [{number}/{len(cells)}] {row}, {attention}"
             work = functools.partial(measure_cell, settings, context, row, attention)
-            path = cell_path(context, row, attention)
             try:
-                cell = measure_once(path, CELL_KEYS, {"config": settings}, work, context)
+                cell = measure_once(*cell_file(settings, context, row, attention), work, context)
             except IncompatibleEncodingError as error:
                 context.say(f"{label}: - ({str(error).partition(':')[0]})")
                 continue
@@ -86,7 +88,7 @@ def measure_table(
 
 
 def measure_cell(settings: Settings, context: Context, row: str, attention: str) -> Result:
-    """Measure a cell of the table, without provenance.
+    """Measure a cell of the table.
 
     Raises:
         IncompatibleEncodingError: the row does not support the attention.
@@ -98,14 +100,11 @@ def measure_cell(settings: Settings, context: Context, row: str, attention: str)
 
     def cases(*_: object) -> Iterator[Case]:
         # A ratio of times that is above 1 if the row is faster.
-        yield Case({name: steps[name] for name in (BASE, OURS)}, {OURS: (BASE, OURS)})
+        yield Case(steps, {OURS: (BASE, OURS)})
 
-    found = by_cases(cases)(settings, replace(context, say=lambda text: None))
+    quiet = replace(context, say=lambda text: None)
+    found = Benchmark("", cases, settings).measure(settings, quiet)
     return {
-        "table": "table9",
-        "row": row,
-        "attention": attention,
-        "scale": context.name,
         "metrics": {
             "relative_speed": round(found.ratios[OURS], 4),
             "quartiles": [round(value, 4) for value in found.quartiles[OURS]],
@@ -116,5 +115,4 @@ def measure_cell(settings: Settings, context: Context, row: str, attention: str)
             "rates": found.rates[OURS],
             "peaks": found.peaks,
         },
-        "config": settings,
     }

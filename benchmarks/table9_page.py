@@ -4,23 +4,29 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.page import origin as origin_of
-from benchmarks.record import CELL_KEYS, Result, read_json
-from benchmarks.targets import ROWS, table9_targets
+from benchmarks.page import TABLE_9, origin, spread
+from benchmarks.record import Result, read_result
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_text, writing
 from fairseq_plugins.common.pages import Page, Section, bullets, made, site_link
 from fairseq_plugins.common.pictures import save_png
 from fairseq_plugins.common.tables import DASH, markdown_table
-from fairseq_plugins.papers import lrpe_speed
-from fairseq_plugins.papers.lrpe_speed import LABELS
+from fairseq_plugins.papers.lrpe_speed import LABELS, LRPE, SPEEDS
 from fairseq_plugins.papers.tables import ATTENTIONS
 
+ROWS = ("base", "rope", "spe", "per", "t5", "alibi", *LRPE, "xl", "none")
+Cells = Mapping[tuple[str, str], Result]  # by row and attention
 
-def read_cells(folder: Path) -> list[Result]:
+
+def read_cells(folder: Path) -> dict[tuple[str, str], Result]:
     """Read all complete cells, by file name."""
-    found = (read_json(path, CELL_KEYS) for path in sorted(folder.glob("*.json")))
-    return [cell for cell in found if cell is not None]
+    read = (read_result(path, "metrics") for path in sorted(folder.glob("*.json")))
+    return {(cell["row"], cell["attention"]): cell for cell in read if cell is not None}
+
+
+def all_rows(cells: Cells) -> list[str]:
+    """List the paper's rows, then others that are measured."""
+    return [*ROWS, *sorted({row for row, _ in cells} - {*ROWS})]
 
 
 def write_page(folder: Path) -> None:
@@ -31,18 +37,15 @@ def write_page(folder: Path) -> None:
         draw(cells, folder.with_name(f"{folder.name}.png"))
 
 
-def render(scale: str, cells: Sequence[Result]) -> str:
+def render(scale: str, cells: Cells) -> str:
     """Render the Markdown page."""
-    by_name = {(cell["row"], cell["attention"]): cell for cell in cells}
-    rows = (*ROWS, *sorted({cell["row"] for cell in cells} - set(ROWS)))
     measured, aimed = [], []
-    for row in rows:
+    for row in all_rows(cells):
         label = f"{LABELS[row]} (`{row}`)" if row in LABELS else f"`{row}`"
-        columns = [_columns(row, a, by_name.get((row, a))) for a in ATTENTIONS]
-        measured.append([label, *(text for found in columns for text in found[:3])])
-        targets = [text for found in columns for text in (found[3], found[1], found[4])]
-        if any(found[3] != DASH for found in columns):
-            aimed.append([label, *targets])
+        columns = [_columns(row, attention, cells) for attention in ATTENTIONS]
+        measured.append([label, *(text for found, _ in columns for text in found)])
+        if any(targets[0] != DASH for _, targets in columns):
+            aimed.append([label, *(text for _, targets in columns for text in targets)])
 
     def table(words: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
         header = ["Method"]
@@ -57,54 +60,52 @@ def render(scale: str, cells: Sequence[Result]) -> str:
     about = "What a row's arithmetic allows; a verdict is whether the median meets it."
     page = table(("target", "ours", "verdict"), aimed)
     sections.append(Section("Targets of this project", [about, page], is_folded=True))
+    if cells:
+        sections.append(made(origin([*cells.values()]), site_link("speed.html")))
     caption, notes = describe(cells)
-    origin = [made(origin_of(cells), site_link("speed.html"))] if cells else []
     result = [table(("paper", "ours", "quartiles"), measured), bullets(notes)]
-    title = f"LRPE, Table 9, on a {scale.upper()}"
-    return Page(title, caption, result, [*sections, *origin]).markdown()
+    return Page(f"LRPE, Table 9, on a {scale.upper()}", caption, result, sections).markdown()
 
 
-def draw(cells: Sequence[Result], path: Path) -> None:
+def _columns(row: str, attention: str, cells: Cells) -> tuple[list[str], list[str]]:
+    """Return paper, ours and quartiles; and target, ours and verdict."""
+    paper, target = SPEEDS[attention].get(row), TABLE_9.get(f"{row} {attention}")
+    published, bound = f"{paper:.2f}" if paper else DASH, target.bound_text if target else DASH
+    if (row, attention) not in cells:
+        return [published, DASH, DASH], [bound, DASH, DASH]
+    metrics = cells[row, attention]["metrics"]
+    speed, ours = metrics["relative_speed"], f"{metrics['relative_speed']:.3f}"
+    verdict = target.verdict(speed) if target else DASH
+    return [published, ours, spread(metrics["quartiles"])], [bound, ours, verdict]
+
+
+def draw(cells: Cells, path: Path) -> None:
     """Draw a PNG with a panel for each attention: ours with quartiles, paper and target."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(12, 5), layout="constrained")
     panels = picture.subplots(1, len(ATTENTIONS), squeeze=False)[0]
     for panel, attention in zip(panels, ATTENTIONS, strict=True):
-        found = {cell["row"]: cell["metrics"] for cell in cells if cell["attention"] == attention}
-        rows = [row for row in (*ROWS, *sorted(set(found) - set(ROWS))) if row in found]
+        rows = [row for row in all_rows(cells) if (row, attention) in cells]
         for y, row in enumerate(rows):
-            speed, (first, third) = found[row]["relative_speed"], found[row]["quartiles"]
-            panel.plot([first, third], [y, y], color="tab:blue", linewidth=2)
-            panel.plot(speed, y, "o", color="tab:blue")
-            if paper := lrpe_speed.SPEEDS[attention].get(row):
+            metrics = cells[row, attention]["metrics"]
+            panel.plot(metrics["quartiles"], [y, y], color="tab:blue", linewidth=2)
+            panel.plot(metrics["relative_speed"], y, "o", color="tab:blue")
+            if paper := SPEEDS[attention].get(row):
                 panel.plot(paper, y, "D", color="grey", markerfacecolor="none")
-            if target := table9_targets(attention).get(row):
+            if target := TABLE_9.get(f"{row} {attention}"):
                 panel.plot(target.bound, y, "|", color="tab:red", markersize=14)
         panel.set_yticks(range(len(rows)), [LABELS.get(row, row) for row in rows], fontsize=8)
         panel.invert_yaxis()
         panel.axvline(1.0, color="black", linewidth=0.8)
-        panel.set_title(f"{attention} attention")
-        panel.set_xlabel("speed against Base")
+        panel.set(title=f"{attention} attention", xlabel="speed against Base")
         panel.grid(axis="x", alpha=0.3)
     picture.suptitle("dot: ours with its quartiles; diamond: the paper's; red: aimed at")
     with writing(path) as (file,):
         save_png(picture, file)
 
 
-def _columns(row: str, attention: str, cell: Result | None) -> list[str]:
-    paper = lrpe_speed.SPEEDS[attention].get(row)
-    target = table9_targets(attention).get(row)
-    published = f"{paper:.2f}" if paper else DASH
-    aimed = target.bound_text if target else DASH
-    if cell is None:
-        return [published, DASH, DASH, aimed, DASH]
-    speed, (first, third) = cell["metrics"]["relative_speed"], cell["metrics"]["quartiles"]
-    verdict = DASH if target is None else "met" if target.is_met(speed) else "missed"
-    return [published, f"{speed:.3f}", f"{first:.3f} to {third:.3f}", aimed, verdict]
-
-
-def describe(cells: Sequence[Result]) -> tuple[str, list[str]]:
+def describe(cells: Cells) -> tuple[str, list[str]]:
     """Describe what was measured, in a line and in notes."""
     text = (
         "Speed of a whole training step (forward, backward, update by Adam) of the bidirectional "
@@ -113,7 +114,8 @@ def describe(cells: Sequence[Result]) -> tuple[str, list[str]]:
     )
     if not cells:
         return f"{text} No cell is measured yet.", []
-    turns = _range([cell["metrics"]["rounds"] for cell in cells])
+    rounds = [cell["metrics"]["rounds"] for cell in cells.values()]
+    turns = " to ".join(map(str, dict.fromkeys((min(rounds), max(rounds)))))
     notes = [
         f"*Ours*: median and quartiles over {turns} turns of a row and Base, of the ratio within "
         "a turn. Row `base` is Base against a second Base: its distance from 1 is noise.",
@@ -121,7 +123,7 @@ def describe(cells: Sequence[Result]) -> tuple[str, list[str]]:
         "The paper has one row LRPE and does not say its type: its number stands beside each.",
         f"`{DASH}`: not in the paper, not measured, or the two do not go together.",
     ]
-    return text, [*notes, *dict.fromkeys(_model(cell["config"]) for cell in cells)]
+    return text, [*notes, *dict.fromkeys(_model(cell["config"]) for cell in cells.values())]
 
 
 def _model(config: Mapping[str, Any]) -> str:
@@ -131,8 +133,3 @@ def _model(config: Mapping[str, Any]) -> str:
         f"{config['dtype']}, no dropout; {config['batch']} sequences of {config['length']} "
         "tokens. The paper does not say its sizes here."
     )
-
-
-def _range(values: Sequence[int]) -> str:
-    low, high = min(values), max(values)
-    return str(low) if low == high else f"{low} to {high}"

@@ -1,16 +1,16 @@
-"""Timing of contenders in turns, so that a slow machine affects all alike."""
+"""Timing of contenders in turns, so that a slow machine affects all alike, and peak memory."""
 
 import gc
-import statistics
+import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # slow to import; --help stays fast
-    import torch
-Contender = Callable[[], object]
+import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+
+Call = Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -25,85 +25,46 @@ class Pace:
         return max(self.least, min(self.most, int(self.seconds / max(one_round, 1e-9))))
 
 
-@dataclass(frozen=True)
-class Samples:
-    """Seconds of each contender, one per round."""
-
-    seconds: dict[str, list[float]]
-
-    @property
-    def rounds(self) -> int:
-        return len(next(iter(self.seconds.values())))
-
-    def median(self, name: str) -> float:
-        return statistics.median(self.seconds[name])
-
-    def ratios(self, name: str, other: str) -> list[float]:
-        """Return the ratio of two contenders' times in each round, in which drift cancels."""
-        pairs = zip(self.seconds[name], self.seconds[other], strict=True)
-        return [a / b for a, b in pairs]
-
-
-def quartiles(values: list[float]) -> tuple[float, float]:
-    """Return the first and the third quartile."""
-    if len(values) < 2:
-        return values[0], values[0]
-    first, _, third = statistics.quantiles(values, n=4, method="inclusive")
-    return first, third
-
-
-def synchronize(device: "torch.device") -> None:
+def synchronize(device: torch.device) -> None:
     """Wait for the device."""
     if device.type == "cuda":
-        import torch
-
         torch.cuda.synchronize(device)
 
 
-@contextmanager
-def quick_collections() -> Iterator[None]:
-    """Spare the objects that there are, mostly of imported modules, the garbage collector.
-
-    Each measurement begins with a collection, which would else take longer than a small one.
-    """
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
 def interleave(
-    contenders: Mapping[str, Contender],
+    contenders: Mapping[str, Call],
     pace: Pace,
-    device: "torch.device",
+    device: torch.device,
     *,
-    prepare: Mapping[str, Callable[[], None]] | None = None,
-) -> Samples:
+    starts: Mapping[str, Callable[[], Call]] | None = None,
+) -> dict[str, list[float]]:
     """Time all contenders in every round, forwards and backwards in turn.
 
     Args:
         contenders: functions by name.
         pace: number of rounds.
         device: synchronised before and after each call.
-        prepare: untimed setup by name.
+        starts: functions by name that prepare a contender, untimed, and return it.
+
+    Returns:
+        The seconds of each contender, one per round.
     """
-    prepare = prepare or {}
+    starts = starts or {}
+    order = [*contenders, *starts]
 
     def once(name: str) -> float:
-        if name in prepare:
-            prepare[name]()
+        run = starts[name]() if name in starts else contenders[name]
         synchronize(device)
         began = time.perf_counter()
-        contenders[name]()
+        run()
         synchronize(device)
         return time.perf_counter() - began
 
     for _ in range(3 if device.type == "cuda" else 1):
-        for name in contenders:
+        for name in order:
             once(name)
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    order, done, rounds = list(contenders), 0, 1
+    seconds: dict[str, list[float]] = {name: [] for name in order}
+    done, rounds = 0, 1
     gc.collect()
     gc.disable()
     try:
@@ -116,4 +77,30 @@ def interleave(
                 rounds = pace.rounds(sum(times[0] for times in seconds.values()))
     finally:
         gc.enable()
-    return Samples(seconds)
+    return seconds
+
+
+def peak_bytes(run: Call, device: torch.device | None = None) -> int:
+    """Measure the peak bytes of ``run`` beyond those allocated before.
+
+    On a CPU the profiler records every allocation, also inside operators; on a GPU torch counts.
+    """
+    if device is not None and device.type == "cuda":
+        synchronize(device)
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        run()
+        synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    gc.collect()  # else older garbage may be freed, and subtracted, within the run
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as records:
+        kept = run()
+    del kept
+    assert records.profiler is not None
+    results = records.profiler.kineto_results
+    assert results is not None
+    events = [e for e in results.events() if e.name() == "[memory]"]
+    events = [e for e in events if e.device_type() == DeviceType.CPU]
+    assert events, "the profiler recorded no allocation"
+    sizes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
+    return max(0, *itertools.accumulate(sizes))

@@ -12,7 +12,7 @@ from fairseq_plugins.common.root import apply_folder_options
 
 def command(
     get_parser: Callable[[], argparse.ArgumentParser],
-    run: Callable[[argparse.Namespace], None],
+    run: Callable[[argparse.Namespace], int | None],
     *,
     quiet: bool = False,
     if_stopped: str = "",
@@ -21,7 +21,7 @@ def command(
 
     Args:
         get_parser: makes the parser.
-        run: does the work, with the parsed arguments.
+        run: does the work, with the parsed arguments; may return an exit status of its own.
         quiet: whether to print no log lines of libraries.
         if_stopped: text to print after Ctrl-C, with exit status 130; empty for a traceback.
     """
@@ -44,14 +44,14 @@ def command(
     return main
 
 
-def exit_status(program: str, work: Callable[[], None]) -> int:
+def exit_status(program: str, work: Callable[[], int | None]) -> int:
     """Run a command's work and print errors to standard error.
 
     Returns:
-        0 on success, 2 for invalid input (a ValueError), 1 if started work failed.
+        What the work returns, 0 for None; 2 for invalid input (a ValueError), 1 if it failed.
     """
     try:
-        work()
+        return work() or 0
     except subprocess.CalledProcessError as error:
         print(f"{error.output}\n{program}: error: {error}", file=sys.stderr)
         return 1
@@ -61,4 +61,3 @@ def exit_status(program: str, work: Callable[[], None]) -> int:
     except ValueError as error:
         print(error_line(program, str(error)), file=sys.stderr)
         return REFUSED
-    return 0

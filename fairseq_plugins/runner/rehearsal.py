@@ -128,7 +128,7 @@ def build_on_meta(config: Mapping[str, Any], vocabulary: int) -> torch.nn.Module
         schema = OmegaConf.structured(schemas[config[key]["_name"]])
         sections[key] = OmegaConf.merge(schema, config[key])
     root = OmegaConf.create(sections)
-    dictionary, task = _dictionary(vocabulary), config["task"]
+    dictionary, task = numbered_dictionary(vocabulary), config["task"]
     longest = task.get("tokens_per_sample") or task.get("max_positions")
     stand_in = SimpleNamespace(
         source_dictionary=dictionary,
@@ -143,7 +143,8 @@ def build_on_meta(config: Mapping[str, Any], vocabulary: int) -> torch.nn.Module
 
 
 @functools.cache
-def _dictionary(size: int) -> Dictionary:
+def numbered_dictionary(size: int) -> Dictionary:
+    """Make a dictionary of so many symbols, with fairseq's four: w0, w1, ..."""
     dictionary = Dictionary()
     for number in range(size - len(dictionary)):
         dictionary.add_symbol(f"w{number}")

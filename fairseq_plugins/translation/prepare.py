@@ -39,7 +39,7 @@ from fairseq_plugins.translation.wmt14 import WMT14_EN_DE, ArchivedCorpus, Archi
 
 PREPARATION_VERSION = 2  # increase when a request gives other files
 # File names of a split in small corpora, by preference.
-TRAIN_NAMES, VALID_NAMES, TEST_NAMES = ("train",), ("valid", "val", "dev"), ("test",)
+NAMES = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
 WMT14_MERGES = 40_000  # LRPE, Table 7: dictionaries of 40,480 and 42,720 symbols
 SMALL_MERGES = 4_000
 TOY_MERGES = 1_000
@@ -76,6 +76,26 @@ class Settings:
         return ParallelBuild(work, languages, self.merges, self.cleaning, self.workers)
 
 
+def find_texts(
+    source: Path,
+    languages: tuple[str, str],
+    names: Mapping[str, Sequence[str]] = NAMES,
+    option: str = "--from",
+) -> dict[str, Paths]:
+    """Find the files <name>.<language> of each split in a folder that an option gives.
+
+    Raises:
+        DataError: one is missing.
+    """
+    found = {}
+    for split, stems in names.items():
+        left, right = (
+            find_text(source, [f"{stem}.{lang}" for stem in stems], option) for lang in languages
+        )
+        found[split] = (left, right)
+    return found
+
+
 def prepare_files(
     source: Path,
     output: Path,
@@ -92,12 +112,7 @@ def prepare_files(
     """
     check_languages(*languages)
     check_folder(source)
-    found: dict[str, Paths] = {}
-    for split, stems in names.items():
-        left, right = (
-            find_text(source, [f"{stem}.{lang}" for stem in stems], "--from") for lang in languages
-        )
-        found[split] = (left, right)
+    found = find_texts(source, languages, names)
     sums = {path.name: sha256(path) for paths in found.values() for path in paths}
     corpus = {"corpus": source.resolve().name, "files": sums}
     folder = settings.folder(output, corpus, languages)
@@ -193,7 +208,7 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     add_source(parser, "folder with the files, plain, .xz or .gz", required=True)
     parser.add_argument("--src", required=True, metavar="LANG", help="source language, as en")
     parser.add_argument("--tgt", required=True, metavar="LANG", help="target language, as de")
-    for split, names in (("train", TRAIN_NAMES), ("valid", VALID_NAMES), ("test", TEST_NAMES)):
+    for split, names in NAMES.items():
         parser.add_argument(
             f"--{split}-prefix",
             type=lambda name: (name,),

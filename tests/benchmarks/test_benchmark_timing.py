@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from benchmarks import timing
-from benchmarks.memory import peak_bytes
-from benchmarks.timing import Pace, Samples, interleave, quartiles
+from benchmarks.record import Found
+from benchmarks.timing import Pace, interleave, peak_bytes
 
 CPU = torch.device("cpu")
 
@@ -38,10 +38,10 @@ def test_turns_there_and_back(clock):
         return run
 
     contenders = {"a": contender("a", 1.0), "b": contender("b", 3.0)}
-    samples = interleave(contenders, Pace(12.0, 1, 99), CPU)
+    seconds = interleave(contenders, Pace(12.0, 1, 99), CPU)
     assert calls[:2] == ["a", "b"]  # warm-up
     assert calls[2:] == ["a", "b", "b", "a", "a", "b"]  # 12 seconds are three rounds of 4
-    assert samples.seconds == {"a": [1.0] * 3, "b": [3.0] * 3}
+    assert seconds == {"a": [1.0] * 3, "b": [3.0] * 3}
 
 
 def test_a_machine_that_slows_down_changes_no_ratio(clock):
@@ -54,20 +54,23 @@ def test_a_machine_that_slows_down_changes_no_ratio(clock):
 
         return run
 
-    samples = interleave({"a": contender(2.0), "b": contender(1.0)}, Pace(0, 6, 6), CPU)
-    assert max(samples.seconds["a"]) > 5 * min(samples.seconds["a"])
-    assert samples.ratios("a", "b") == pytest.approx([2.0] * 6)
+    seconds = interleave({"a": contender(2.0), "b": contender(1.0)}, Pace(0, 6, 6), CPU)
+    assert max(seconds["a"]) > 5 * min(seconds["a"])
+    found = Found()
+    found.add_ratio("a/b", seconds["a"], seconds["b"])
+    assert found.ratios == {"a/b": 2.0} and found.quartiles == {"a/b": (2.0, 2.0)}
 
 
-def test_prepare_is_not_timed(clock):
-    def prepare():
-        clock.now += 100.0
-
+def test_a_start_is_not_timed(clock):
     def run():
         clock.now += 1.0
 
-    samples = interleave({"a": run}, Pace(0, 3, 3), CPU, prepare={"a": prepare})
-    assert samples.seconds == {"a": [1.0] * 3}
+    def start():
+        clock.now += 100.0
+        return run
+
+    seconds = interleave({}, Pace(0, 3, 3), CPU, starts={"a": start})
+    assert seconds == {"a": [1.0] * 3}
 
 
 @pytest.mark.parametrize(("one_round", "rounds"), [(100.0, 5), (1.0, 8), (0.0, 20)])
@@ -75,12 +78,12 @@ def test_rounds_within_bounds(one_round, rounds):
     assert Pace(8.0, 5, 20).rounds(one_round) == rounds
 
 
-def test_samples():
-    samples = Samples({"a": [2.0, 6.0, 4.0], "b": [1.0, 2.0, 4.0]})
-    assert samples.rounds == 3 and samples.median("a") == 4.0
-    assert samples.ratios("a", "b") == [2.0, 3.0, 1.0]
-    assert quartiles([1.0, 2.0, 3.0, 4.0, 5.0]) == (2.0, 4.0)
-    assert quartiles([7.0]) == (7.0, 7.0)
+def test_medians_and_quartiles():
+    found = Found()
+    found.add("a", [2.0, 6.0, 4.0])
+    assert found.medians == {"a": 4.0} and found.rounds == {"a": 3}
+    found.add_ratio("a/b", [2.0, 6.0, 4.0, 4.0, 10.0], [1.0, 2.0, 4.0, 1.0, 2.0])
+    assert found.ratios == {"a/b": 3.0} and found.quartiles == {"a/b": (2.0, 4.0)}
 
 
 @pytest.mark.gpu

@@ -72,7 +72,7 @@ def test_a_copy_has_short_trainings_and_the_same_data(tmp_path: Path) -> None:
 def test_a_job_is_measured_with_what_it_needs() -> None:
     words = f"import os; assert os.path.isdir('configs'); {GRANDCHILD}"
     found = measure([sys.executable, "-c", words], most=5)
-    assert 200 < found["peak_mib"] < 300
+    assert 200 < found["found"]["peak_mib"] < 300
 
 
 def test_a_job_that_fails_is_no_measurement() -> None:
@@ -102,7 +102,7 @@ def test_a_family_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) ->
 def test_what_is_found_is_written_with_where_it_comes_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_memory, "measure", lambda job, most: {"peak_mib": most, "looks": 1})
+    monkeypatch.setattr(job_memory, "measure", lambda job, most: {"found": {"peak_mib": most}})
     monkeypatch.setattr(
         "fairseq_plugins.experiments.planned.PlannedRun.missing_data", lambda *_: []
     )

@@ -96,8 +96,8 @@ def test_a_small_text(text, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--pairs", "20"], "two or more different numbers above 0, but is '20'"),
-        (["--pairs", "20,many"], "above 0, but is '20,many'"),
+        (["--pairs", "20"], "--pairs must be two or more different numbers, but is 20"),
+        (["--pairs", "20,many"], "from 1 on joined by commas, but is '20,many'"),
         (["--pairs", "20,50"], "at most the 40 pairs of"),
         (["--merges", "10"], "--merges must be at least 16, but is 10"),
         (["--src", "fr"], "does not hold train.fr"),
@@ -105,6 +105,10 @@ def test_a_small_text(text, tmp_path, capsys):
 )
 def test_what_cannot_be_measured_is_refused(words, message, text, tmp_path, capsys):
     before = sorted(tmp_path.rglob("*"))
-    assert preparation_curve.main([str(text), "--output", str(tmp_path), *words]) == 2
+    try:
+        status = preparation_curve.main([str(text), "--output", str(tmp_path), *words])
+    except SystemExit as stopped:  # by the parser
+        status = stopped.code
+    assert status == 2
     assert message in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == before

@@ -103,5 +103,6 @@ def test_a_signal_before_anything_is_ready_waits(repository, asked, monkeypatch)
         # To this thread: those of a test runner do not hold it back.
         signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
 
+    monkeypatch.setattr(context, "prepare_cpu", prepare)
     words = ["--quick", "--rows", "rope", "--attention", "linear", *in_job(repository)]
-    assert table9.main(words, prepare) == 1
+    assert table9.main(words) == 1

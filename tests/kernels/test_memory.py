@@ -5,7 +5,7 @@ import gc
 import pytest
 import torch
 
-from benchmarks.memory import peak_bytes
+from benchmarks.timing import peak_bytes
 from fairseq_plugins.attention import LinearAttention
 from fairseq_plugins.encodings import ENCODINGS, Stochastic, build_encoding
 from fairseq_plugins.encodings.base import LOGIT_HOOKS, TRANSFORM_HOOKS
