@@ -88,7 +88,9 @@ def test_a_small_text(text, tmp_path, capsys):
     for size in found["measured"].values():
         cost = size["costs"]
         assert list(cost) == list(PHASES)
-        assert all(cost[phase][name] > 0 for phase in PHASES for name in MEASURED[::2])
+        assert all(cost[phase]["wall_seconds"] > 0 for phase in PHASES)
+        # A phase of a tenth of a second can end before its second sample of memory.
+        assert max(cost[phase]["peak_mib"] for phase in PHASES) > 0
     assert str(tmp_path) not in path.read_text()
     assert "226,000,000 words by a line" in capsys.readouterr().out
 
