@@ -98,6 +98,7 @@ def masked_language_model_step(
     dictionary = numbered_dictionary(settings["dictionary"])
     embedding = Embedding(len(dictionary), settings["width"], dictionary.pad())
     options = PositionEncodingConfig(attention_type=attention, position_encoding=encoding)
+    options.linear_normalizer = settings["linear_normalizer"]
     model = PositionalEncoder(config, options, dictionary, embedding).to(context.device).train()
     tokens = random_tokens(settings, settings["length"], context.device)
     hidden = torch.rand(tokens.shape, device=context.device) < 0.15

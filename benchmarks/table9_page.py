@@ -127,9 +127,12 @@ def describe(cells: Cells) -> tuple[str, list[str]]:
 
 
 def _model(config: Mapping[str, Any]) -> str:
+    # The default of before it was recorded.
+    normalizer = config.get("linear_normalizer", "encoded")
     return (
         f"Model: {config['layers']} layers of {config['width']} features, {config['heads']} "
         f"heads, feed-forward {config['ffn']}, a dictionary of {config['dictionary']:,}, "
         f"{config['dtype']}, no dropout; {config['batch']} sequences of {config['length']} "
-        "tokens. The paper does not say its sizes here."
+        f"tokens; denominators of linear attention {normalizer}. The paper does not say its sizes "
+        "here."
     )
