@@ -94,8 +94,10 @@ def _draw(axis: Any, product: Product) -> None:
 def draw() -> Any:
     """Draw both orders; returns matplotlib's figure."""
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(9.6, 3.2), layout="constrained")
+    layout = ConstrainedLayoutEngine(h_pad=0.15)  # room for the titles
+    figure = Figure(figsize=(9.6, 3.5), layout=layout)
     for axis, product in zip(figure.subplots(1, 2), (VANILLA, LINEARISED), strict=True):
         _draw(axis, product)
     return figure
