@@ -141,13 +141,13 @@ def test_validation_without_logits(pairs: Path, tmp_path: Path) -> None:
             "task.eval_bleu_args": '{"beam": 2, "max_len_b": 12}',
             "dataset.disable_validation": False,
         }
-        settings = {**_saving_to(tmp_path / f"{kind}x", pairs, MODELS["table4"], 20), **options}
+        settings = {**_saving_to(tmp_path / f"{kind}x", pairs, MODELS["table4"], 8), **options}
         with logged_by_fairseq() as messages:
             fairseq_train(settings)
         if kind:  # BLEU's meters hold NumPy's numbers, with which a training can go on
-            fairseq_train({**settings, "optimization.max_update": 21})
+            fairseq_train({**settings, "optimization.max_update": 9})
             state = read_checkpoint(tmp_path / f"{kind}x" / "checkpoint_last.pt")
-            assert state["optimizer_history"][-1]["num_updates"] == 21
+            assert state["optimizer_history"][-1]["num_updates"] == 9
         shown.append([json.loads(line) for line in messages if "valid_bleu" in line])
     theirs, ours = shown
     assert len(theirs) == len(ours) > 0
