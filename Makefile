@@ -46,6 +46,8 @@ quickstart: $(RUNTIME) ## set up, generate the corpus, train and print the toy t
 	PYTHON="$(VENV_BIN)/python" scripts/prepare_toy.sh
 	$(ALL_CORES) PYTHON="$(VENV_BIN)/python" scripts/table2.sh --scale toy \
 	    --rows none,base,rope,lrpe_type2 --attention linear,vanilla
+	@echo "The text is generated: compare the order of rows with the paper's, not the numbers."
+	@echo 'Next: source $(VENV)/bin/activate, then fairseq-pe shows what it does.'
 
 rehearse-paper: $(RUNTIME) ## set up, build every model of scale paper without numbers, train one of each kind for three updates in up to eight processes
 	PATH="$(VENV_BIN):$$PATH" $(VENV)/bin/python -m fairseq_plugins rehearse --train lm,mlm,mt

@@ -73,4 +73,7 @@ def check_row(runnable: Sequence[str], name: str, must_be: str) -> None:
     """
     if name not in runnable:
         hint = did_you_mean(name, runnable)
-        raise ValueError(f"{must_be} among {', '.join(runnable)}, but has {name!r}.{hint}")
+        names = ", ".join(runnable)
+        raise ValueError(
+            f"{must_be} among the known names, but has {name!r}.{hint} The names are {names}."
+        )

@@ -10,7 +10,8 @@ from fairseq_plugins.statistics.table_results import TableResults
 def render_cells(found: TableResults, *, as_latex: bool) -> str:
     """Write a line for each row and a column for each attention and metric.
 
-    The last column has the number of seeds under each attention.
+    The last column has the number of seeds under each attention. A last line (in LaTeX a comment)
+    says what the numbers are.
 
     Args:
         found: results shown on the table's page.
@@ -31,9 +32,12 @@ def render_cells(found: TableResults, *, as_latex: bool) -> str:
             ]
             seeds = (max(map(len, own.get(a, {}).values()), default=0) for a in attentions)
             lines.append([name, *numbers, "/".join(map(str, seeds))])
+    note = (
+        f"Means over seeds ± their 95 % intervals; n: seeds under {'/'.join(attentions)} attention."
+    )
     if as_latex:
-        return _tabular(header, lines)
-    return markdown_table(header, lines, left=1) + "\n"
+        return _tabular(header, lines) + f"% {note} Needs \\usepackage{{booktabs}}.\n"
+    return f"{markdown_table(header, lines, left=1)}\n\n{note}\n"
 
 
 def _number(seeds: Seeds, digits: int, plus_minus: str) -> str:

@@ -66,7 +66,11 @@ def pack(root: Path, run: Run, output: Path, launcher: Launcher, say: Say) -> Pa
     training = planned.final
     for path in (run.result, training.checkpoint, training.data / "dict.txt"):
         if not (root / path).is_file():
-            raise OptionError(f"{run.name} must be trained, but {path} is not there")
+            wanted = f"--rows {run.row} --attention {run.attention} --seeds {run.seed}"
+            raise OptionError(
+                f"{run.name} must be trained, but {path} is not there; `fairseq-pe table "
+                f"{run.table} --scale {run.scale} {wanted} --missing-checkpoints` makes it"
+            )
     result = load_result(root / run.result, planned.experiment.metrics)
     checkpoint = root / training.checkpoint
     require_model(checkpoint, result["config"])

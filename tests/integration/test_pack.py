@@ -101,5 +101,5 @@ def test_a_packed_model_has_the_numbers_of_its_result(root, launcher, tmp_path, 
 
 @pytest.mark.slow
 def test_a_run_without_checkpoint_is_refused(root, launcher, tmp_path):
-    with pytest.raises(OptionError, match="xl-linear-s1 must be trained"):
+    with pytest.raises(OptionError, match=r"xl-linear-s1 must be trained.* --rows xl "):
         packing.pack(root, Run("table2", "toy", "xl", "linear", 1), tmp_path, launcher, print)

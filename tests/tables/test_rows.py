@@ -150,7 +150,9 @@ def test_planning_a_table_composes_few_configurations(tmp_path, monkeypatch):
 
 
 def test_unknown_row_is_refused_with_the_nearest_name():
-    with pytest.raises(ValueError, match=r"`--rows`.*'lrpe_typ2'.*Did you mean 'lrpe_type2'\?"):
+    # The nearest name stands before all names, where it is seen.
+    message = r"among the known names, but has 'lrpe_typ2'\. Did you mean 'lrpe_type2'\? The names"
+    with pytest.raises(ValueError, match=message):
         check_rows(TABLE_2, CONFIGS, ["base", "lrpe_typ2"])
 
 
