@@ -48,19 +48,16 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
-def run_forks(
-    commands: Sequence[Command], logs: Path, modules: Sequence[str] = FAIRSEQ
-) -> list[subprocess.CompletedProcess[str]]:
+def run_forks(commands: Sequence[Command], logs: Path) -> list[subprocess.CompletedProcess[str]]:
     """Run the commands one after the other; what they print goes to files in a folder.
 
-    Args:
-        modules: imported before, so that no command may be about how they are imported.
+    No command may be about how the modules of `FAIRSEQ` are imported.
     """
     each = [
         (list(one.words), str(one.folder), dict(one.environment), str(logs / str(number)))
         for number, one in enumerate(commands)
     ]
-    program = [sys.executable, "-c", _FORKS, json.dumps([list(modules), each])]
+    program = [sys.executable, "-c", _FORKS, json.dumps([FAIRSEQ, each])]
     done = subprocess.run(program, capture_output=True, text=True, timeout=280, check=True)
     return [
         subprocess.CompletedProcess(
