@@ -19,10 +19,9 @@
 import torch
 from torch import Tensor
 
-from fairseq_plugins.analysis.fourier_picture import SETS, bump, fit_error
+from fairseq_plugins.analysis.fourier_picture import LENGTH, SETS, bump, fit_error
 from fairseq_plugins.encodings import build_encoding
 
-LENGTH = 128
 at = torch.arange(LENGTH).unsqueeze(0)
 
 
@@ -56,7 +55,7 @@ print(f"largest difference {equation_10:.0e}")
 # encoding, 10000^(-2k/D), many are too slow to change within it.
 
 # %%
-target = bump(LENGTH)
+target = bump()
 errors = {name: {dim: fit_error(name, dim) for dim in (8, 16, 32, 64)} for name in SETS}
 for dim, fixed in errors["fixed"].items():
     print(f"D = {dim:2}: fixed {fixed:.4f}, fourier {errors['fourier'][dim]:.4f}")

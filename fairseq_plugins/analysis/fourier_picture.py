@@ -23,16 +23,16 @@ LABELS = {
 }
 
 
-def frequencies(name: str, dim: int, length: int = LENGTH) -> Tensor:
+def frequencies(name: str, dim: int) -> Tensor:
     """Return D/2 frequencies (D/2,) float64: ``fixed`` or ``fourier``."""
     if name == "fixed":
         return geometric(dim // 2, dim).double()
-    return math.pi * torch.arange(1, dim // 2 + 1).double() / length
+    return math.pi * torch.arange(1, dim // 2 + 1).double() / LENGTH
 
 
-def bump(length: int = LENGTH) -> Tensor:
+def bump() -> Tensor:
     """Return a function that attention might want (T,): 1 at position 40, falling within 6."""
-    return torch.exp(-(((torch.arange(length).double() - 40) / 6) ** 2))
+    return torch.exp(-(((torch.arange(LENGTH).double() - 40) / 6) ** 2))
 
 
 def best_series(angular: Tensor, target: Tensor) -> Tensor:
