@@ -74,7 +74,10 @@ BENCHMARKS: dict[str, Benchmark] = {
         biases,
         _ATTENTION | {"encodings": _BIASES, "length": 512, "memory_lengths": [512, 1024]},
         pace=Pace(8.0, 5, 100),
-        gpu=_ON_GPU | {"batch": 4, "length": 4096, "memory_lengths": [4096, 8192]},
+        # One of each kind that is compiled: a formula, a table, a network's table, features.
+        gpu=_ON_GPU
+        | {"encodings": ["alibi", "t5", "fire", "tupe"]}
+        | {"batch": 4, "length": 4096, "memory_lengths": [4096, 8192]},
         quick=_QUICK | {"encodings": _BIASES[:2], "length": 64, "memory_lengths": [64, 128]},
     ),
     "decoding": Benchmark(

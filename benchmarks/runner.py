@@ -18,6 +18,7 @@ from benchmarks.record import Found, Result, is_current, record, short
 from benchmarks.timing import Call, Pace, interleave, peak_bytes
 
 _PACE, _QUICK = Pace(8.0, 5, 200), Pace(0.0, 2, 2)
+_GPU_PACE = Pace(3.0, 10, 50)  # times on a GPU hardly spread, and its minutes are dear
 # Sizes beyond the caches that reach a device's peaks.
 _PEAKS = {
     "cpu": {"gemm_size": 1024, "copy_bytes": 2**28, "repetitions": 9},
@@ -63,7 +64,7 @@ class Benchmark:
         summary: what it measures.
         cases: yields the cases; what it adds to the results itself is kept.
         sizes: settings on a CPU; with ``contenders``, the number of ``lengths`` of each.
-        pace: number of turns; None if nothing takes turns.
+        pace: number of turns on a CPU; None if nothing takes turns.
         gpu: settings that differ on a GPU.
         quick: settings that differ in a quick run, on a CPU whatever the devices are.
         minutes: an estimate on a data-centre GPU.
@@ -91,7 +92,8 @@ class Benchmark:
             lengths, counts = found.pop("lengths"), found["contenders"]
             found["contenders"] = {name: lengths[:count] for name, count in counts.items()}
         if self.pace:
-            found["pace"] = vars(_QUICK if quick else self.pace)
+            pace = _GPU_PACE if device == "gpu" else self.pace
+            found["pace"] = vars(_QUICK if quick else pace)
         if self.more:
             return found | self.more()
         return found | {"peaks": _QUICK_PEAKS if quick else _PEAKS[device]}
