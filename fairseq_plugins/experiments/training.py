@@ -5,11 +5,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from fairseq_plugins.common.checkpoints import BEST, LAST, read_checkpoint
+from fairseq_plugins.common.checkpoints import BEST, LAST, read_checkpoint, weights_checksum
 from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import checkpoint_given_by
 from fairseq_plugins.common.root import from_root, root_folder
-from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import require_names
 from fairseq_plugins.records.recipe import START, hydra_word, trainings_of
@@ -49,12 +48,13 @@ def default_checkpoint() -> Path:
 class PretrainedModel:
     """A published checkpoint of `pe_roberta` or fairseq's `roberta` that rows start from.
 
-    checkpoint: relative to the root. sha256: identifies it in results; empty if the file is
-    missing. sizes: model options that follow from its weights; empty for those of the recipe.
+    checkpoint: relative to the root. weights: their checksum, which identifies it in results; empty
+    if the file is missing. sizes: model options that follow from its weights; empty for those of
+    the recipe.
     """
 
     checkpoint: Path = field(compare=False)
-    sha256: str
+    weights: str
     sizes: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
@@ -68,7 +68,7 @@ class PretrainedModel:
             raise ValueError(f"`--start` must be a checkpoint, but {path} is missing.")
         with checkpoint_given_by("`--start`"):
             checkpoint = read_checkpoint(found)
-        return cls(from_root(found, root), sha256(found)), checkpoint
+        return cls(from_root(found, root), weights_checksum(checkpoint["model"])), checkpoint
 
     @classmethod
     def read_sizes(cls, root: Path, path: Path) -> Self:
@@ -88,9 +88,9 @@ class PretrainedModel:
         for config in trainings_of(recorded).values():
             one = config.get(START)
             if isinstance(one, Mapping) and all(
-                isinstance(one.get(key), str) for key in ("checkpoint", "sha256")
+                isinstance(one.get(key), str) for key in ("checkpoint", "weights")
             ):
-                return cls(Path(one["checkpoint"]), one["sha256"], one.get("sizes", {}))
+                return cls(Path(one["checkpoint"]), one["weights"], one.get("sizes", {}))
         return None
 
     def record(self) -> dict[str, Any]:
@@ -98,11 +98,11 @@ class PretrainedModel:
         path = self.checkpoint
         shown = Path(path.name) if path.is_absolute() else path
         sizes = {"sizes": dict(self.sizes)} if self.sizes else {}
-        return {"checkpoint": shown.as_posix(), "sha256": self.sha256, **sizes}
+        return {"checkpoint": shown.as_posix(), "weights": self.weights, **sizes}
 
     @property
     def text(self) -> str:
-        return f"`{self.record()['checkpoint']}` (sha256 {self.sha256[:16]}...)"
+        return f"`{self.record()['checkpoint']}` (weights {self.weights[:16]}...)"
 
 
 @dataclass(frozen=True)

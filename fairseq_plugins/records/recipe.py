@@ -60,7 +60,7 @@ NOT_THE_EXPERIMENT = frozenset(
         "dataset.batch_size_valid",
         "dataset.num_workers",
         "optimization.update_freq",
-        f"{START}.checkpoint",  # its sha256 counts
+        f"{START}.checkpoint",  # its weights count
         "criterion.teacher",  # the start
     }
 )

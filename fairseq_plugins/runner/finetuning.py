@@ -227,7 +227,7 @@ class FineTuning:
             **{k: v for k, v in vars(self.settings).items() if k != "adapt_updates"},
             "adapt_updates": adapt,
             "seed": self.seed,
-            "start": self.start.sha256,
+            "start": self.start.weights,
             "data": self.data.sums,
         }
 

@@ -9,7 +9,12 @@ import torch
 from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
 from fairseq.logging import metrics
 
-from fairseq_plugins.common.checkpoints import DamagedCheckpoint, read_checkpoint, read_upgraded
+from fairseq_plugins.common.checkpoints import (
+    DamagedCheckpoint,
+    read_checkpoint,
+    read_upgraded,
+    weights_checksum,
+)
 from fairseq_plugins.common.errors import CheckpointError
 
 STATE = {
@@ -112,3 +117,22 @@ def test_something_else_is_refused(read, content, tmp_path):
 def test_a_file_that_is_not_there_is_named(read, tmp_path):
     with pytest.raises(CheckpointError, match=r"none\.pt is missing"):
         read(tmp_path / "none.pt")
+
+
+def test_weights_have_one_checksum_whatever_the_file_and_the_output_head():
+    """Of a start that is prepared with another version, or on another kind of processor."""
+    state = {
+        "encoder.layers.0.fc1.weight": torch.arange(6.0).reshape(2, 3),
+        "encoder.layers.0.fc1.bias": torch.ones(2, dtype=torch.bfloat16),
+        "encoder.lm_head.dense.weight": torch.zeros(3, 3),
+        "encoder.version": torch.tensor(3.0),
+    }
+    expected = weights_checksum(state)
+    head = {"encoder.lm_head.dense.weight": torch.full((3, 3), 1e-9)}
+    assert weights_checksum(dict(reversed((state | head).items()))) == expected
+    for name, changed in {
+        "encoder.layers.0.fc1.weight": torch.arange(6.0).reshape(3, 2).mT.contiguous(),
+        "encoder.layers.0.fc1.bias": torch.ones(2, dtype=torch.float16),
+        "encoder.layers.0.fc2.bias": torch.ones(2),
+    }.items():
+        assert weights_checksum(state | {name: changed}) != expected, name

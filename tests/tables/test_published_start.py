@@ -57,10 +57,10 @@ def test_rows_start_from_it_and_their_results_say_so(place: Path) -> None:
     assert len(fake.trained) == 3 and fake.started_from[0] == PUBLISHED
     trainings = read(place)["config"]["trainings"]
     assert [*trainings] == ["continued", "SQuAD v1", "SQuAD v2"]
-    assert trainings["continued"]["start"] == {"checkpoint": PUBLISHED, "sha256": start.sha256}
+    assert trainings["continued"]["start"] == {"checkpoint": PUBLISHED, "weights": start.weights}
     page = (place / "results/bert_table4/toy.md").read_text()
     assert (
-        f"All rows start from a published model, `{PUBLISHED}` (sha256 {start.sha256[:16]}" in page
+        f"All rows start from a published model, `{PUBLISHED}` (weights {start.weights[:16]}" in page
     )
     (own,) = (one for one in read_evidence(place, 1).tables if one.table.name == RUN.table)
     again = script(own, ["shaw_only"], ["vanilla"], [1])  # what the report says makes them
@@ -96,7 +96,7 @@ def test_a_page_is_of_one_start(place: Path) -> None:
 
 
 def test_at_scale_paper_both_phases_follow_from_it(place: Path, capsys) -> None:
-    torch.save({"model": {"weights": 1}}, place / publish(place).checkpoint)
+    torch.save({"model": {"weights": torch.ones(1)}}, place / publish(place).checkpoint)
     words = ["bert_table2", "--scale", "paper", "--rows", "shaw_only", "--dry-run"]
     assert main([*words, "--start", PUBLISHED], place) == 0
     printed = capsys.readouterr().out
