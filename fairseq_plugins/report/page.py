@@ -134,8 +134,11 @@ def _write(report: Report) -> tuple[Path, list[str]]:
 
 
 def write_correlations_page(root: Path, scale: str) -> Path | None:
-    """Render the BERT paper's Table 5 at a scale; return its page, or None without results."""
+    """Render the BERT paper's Table 5 at a scale; return its page, or None without results.
+
+    It needs properties, of the first table, and performances, of one of the others.
+    """
     found = read_numbers(root, CORRELATED, scale).get(scale)
-    if found is None or CORRELATED[0].name not in found.cells:
+    if found is None or CORRELATED[0].name not in found.cells or len(found.cells) == 1:
         return None
     return Correlations(scale, found).write(root)

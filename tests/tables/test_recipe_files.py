@@ -20,7 +20,7 @@ from fairseq_plugins.records.results import Result, load_result, read_result, ru
 
 ROOT = Path(__file__).resolve().parents[2]
 ONE = "table2/mini/rope-linear-s1.json"  # of one training
-SEVERAL = "bert_table3/mini/learned-vanilla-s1.json"
+SEVERAL = "bert_table3/published/learned-vanilla-s1.json"
 
 
 def read(path: Path) -> Result:
