@@ -238,7 +238,9 @@ def printed(opened) -> Iterator:
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-@pytest.mark.parametrize("page", [*KINDS, "bert_table3-published.html", "bert_table5-published.html"])
+@pytest.mark.parametrize(
+    "page", [*KINDS, "bert_table3-published.html", "bert_table5-published.html"]
+)
 def test_on_paper_text_is_dark_and_no_table_is_cut(printed, page: str) -> None:
     browser = printed(page)
     light = browser.execute_script(

@@ -59,9 +59,8 @@ def test_rows_start_from_it_and_their_results_say_so(place: Path) -> None:
     assert [*trainings] == ["continued", "SQuAD v1", "SQuAD v2"]
     assert trainings["continued"]["start"] == {"checkpoint": PUBLISHED, "weights": start.weights}
     page = (place / "results/bert_table4/toy.md").read_text()
-    assert (
-        f"All rows start from a published model, `{PUBLISHED}` (weights {start.weights[:16]}" in page
-    )
+    shown = f"`{PUBLISHED}` (weights {start.weights[:16]}"
+    assert f"All rows start from a published model, {shown}" in page
     (own,) = (one for one in read_evidence(place, 1).tables if one.table.name == RUN.table)
     again = script(own, ["shaw_only"], ["vanilla"], [1])  # what the report says makes them
     assert again.endswith(f"--seeds 1 --start {PUBLISHED}")
