@@ -57,6 +57,7 @@ def _run(args: argparse.Namespace) -> None:
         print(text, end="")
         return
     write_text(args.output, text)
+    print(f"written: {args.output}")
 
 
 def _as_data(args: argparse.Namespace) -> str:

@@ -51,11 +51,16 @@ def differences(judged: JudgedTable) -> list[Section]:
     return [Section(f"Differences to `{reference}`", [summary, *parts])]
 
 
+def _shown(table: Table, row: str) -> str:
+    """Name a row as the page's first table does."""
+    return table.row(row).label if table.is_printed else f"`{row}`"
+
+
 def _against_table(table: Table, found: dict[str, Estimate]) -> str:
     digits = table.ranked_by.digits
     lines = [
         [
-            table.row(row).label,
+            _shown(table, row),
             str(one.seeds or DASH),
             f"{one.effect:+.{digits}f}{MARK if one.is_apart else ''}",
             interval(one, digits),
@@ -88,7 +93,10 @@ def marks(judged: JudgedTable) -> list[Section]:
     for attention in table.attentions:
         found = {c.metric: judged.against(attention, c.metric) for c in table.columns}
         lines = [
-            [row.label, *(_mark(row, attention, c, found[c.metric]) for c in table.columns)]
+            [
+                _shown(table, row.name),
+                *(_mark(row, attention, c, found[c.metric]) for c in table.columns),
+            ]
             for row in table.rows
             if row.name != table.reference
         ]
@@ -148,7 +156,7 @@ def _agreement(judged: JudgedTable, agreement: Agreement) -> str:
     lines, digits = [], table.ranked_by.digits
     words = {True: "holds", False: "reversed", None: TIE}
     for pair in agreement.telling_pairs(table.reference):
-        better, worse = table.row(pair.better).label, table.row(pair.worse).label
+        better, worse = _shown(table, pair.better), _shown(table, pair.worse)
         gaps = [f"{pair.paper_gap:.{digits}f}", f"{pair.gap.effect:+.{digits}f}"]
         sign = ">" if table.ranked_by.higher_is_better else "<"
         sure = [interval(pair.gap, digits), probability(pair.gap.adjusted)]
@@ -183,7 +191,7 @@ def within_rows(judged: JudgedTable) -> list[Section]:
             continue
         attentions = list(dict.fromkeys(attention for _, attention in found))
         lines = [
-            [table.row(row).label, *(_cell(table, found.get((row, a))) for a in attentions)]
+            [_shown(table, row), *(_cell(table, found.get((row, a))) for a in attentions)]
             for row in dict.fromkeys(row for row, _ in found)
         ]
         against = table.name_of(reference)

@@ -102,7 +102,9 @@ def _intention(runs: Sequence[FineTuning]) -> str:
 
 
 def _check_start_and_encodings(args: argparse.Namespace) -> None:
-    """Refuse a missing start and unknown encodings; set the path of the start's checkpoint."""
+    """Refuse unknown encodings and a missing start; set the path of the start's checkpoint."""
+    for name in args.encoding:
+        check_row(runnable_rows(configs_folder(ROOT)), name, "--encoding must be")
     start = args.start or ROOT / root_folder("checkpoints") / "start"
     args.start = start / "model.pt" if start.is_dir() else start
     if not args.start.is_file():
@@ -110,8 +112,6 @@ def _check_start_and_encodings(args: argparse.Namespace) -> None:
             f"--start must be a folder or checkpoint of `fairseq-pe prepare start`, but {start} is "
             "not there"
         )
-    for name in args.encoding:
-        check_row(runnable_rows(configs_folder(ROOT)), name, "--encoding must be")
 
 
 def _plan(args: argparse.Namespace, task: GlueTask) -> list[FineTuning]:

@@ -61,7 +61,7 @@ def test_cells_are_means_over_seeds(own, capsys, kind):
 
 def test_a_file_is_written_whole(tmp_path, capsys):
     target = tmp_path / "own" / "results.csv"
-    assert printed(capsys, "table5", "--output", str(target)) == ""
+    assert printed(capsys, "table5", "--output", str(target)) == f"written: {target}\n"
     assert target.read_text().startswith("paper,table,scale,study,row,attention,seed,metric,value")
 
 

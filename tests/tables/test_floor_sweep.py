@@ -87,7 +87,7 @@ def test_a_row_is_compared_with_itself_under_the_denominator_of_table_2(results)
     section = page.partition("## Differences to clamped denominator\n")[2].partition("\n## ")[0]
     assert "of the same row with clamped denominator" in section
     assert "| Method | floor 0 | plain denominator |" in section
-    assert "| RoPE | +10.17† (+9.45 to +10.88) | +0.10 (" in section
+    assert "| `rope` | +10.17† (+9.45 to +10.88) | +0.10 (" in section
     assert "Differences to clamped" not in render(JudgedTable.of(TABLE_2, []), "mini").markdown()
 
 
@@ -102,7 +102,7 @@ def test_every_denominator_is_compared_with_the_output_norm_too(make_result):
     page = render(JudgedTable.of(FLOOR_SWEEP, results), "mini").markdown()
     section = page.partition("## Differences to layer norm of the output\n")[2]
     assert "| Method | floor 0.2 | clamped denominator |" in section
-    assert "| RoPE | +3.17† (+2.45 to +3.88) | +1.00" in section
+    assert "| `rope` | +3.17† (+2.45 to +3.88) | +1.00" in section
 
 
 def test_pages_call_a_floor_by_its_number(results):
