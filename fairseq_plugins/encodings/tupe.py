@@ -135,21 +135,20 @@ class TUPE(PositionEncoding):
             by_offset = widened(self.from_cls).new_zeros(heads, 2 * end - 1)
         else:
             by_offset = self.relative.bias_by_offset(end, q_positions.device)
+        # Softmax ignores a constant in a row, so [CLS]'s row is moved by -theta_1: only its own pair
+        # is left, and the gradient is one term, not a sum over all keys that nearly cancels.
         # One table, since a tensor with a gradient may be indexed once.
-        scalars = torch.stack((widened(self.from_cls), widened(self.to_cls)), 1)
+        of_key, of_query = widened(self.to_cls), widened(self.from_cls)
+        scalars = torch.stack((torch.zeros_like(of_key), of_key, of_key - of_query), 1)
         table = torch.cat((scalars, by_offset), 1)
         q_at, k_at = position_at(q_positions), position_at(k_positions)
-        shift = q_positions.new_full((), 1 + end, dtype=torch.int32)
-        query_first = self.cls_pair == "theta_1"
+        shift = q_positions.new_full((), 2 + end, dtype=torch.int32)
+        pair = 2 if self.cls_pair == "theta_2" else 0
 
         def of_pair(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
             query, key = q_at(b, q), k_at(b, k)
-            column = key - query + shift
-            of_query, of_key = (query == 0, 0), (key == 0, 1)
-            # The later of the two decides the pair that is in both.
-            for is_cls, scalar in (of_key, of_query) if query_first else (of_query, of_key):
-                column = torch.where(is_cls, scalar, column)
-            return table[h, column]
+            column = torch.where(key == 0, 1, key - query + shift)
+            return table[h, torch.where(query == 0, torch.where(key == 0, pair, 0), column)]
 
         return of_pair
 
