@@ -135,8 +135,8 @@ class TUPE(PositionEncoding):
             by_offset = widened(self.from_cls).new_zeros(heads, 2 * end - 1)
         else:
             by_offset = self.relative.bias_by_offset(end, q_positions.device)
-        # Softmax ignores a constant in a row, so [CLS]'s row is moved by -theta_1: only its own pair
-        # is left, and the gradient is one term, not a sum over all keys that nearly cancels.
+        # Softmax ignores a constant in a row, so -theta_1 is added to [CLS]'s: only its own pair is
+        # left, and the gradient is one term, not a sum over all keys that nearly cancels.
         # One table, since a tensor with a gradient may be indexed once.
         of_key, of_query = widened(self.to_cls), widened(self.from_cls)
         scalars = torch.stack((torch.zeros_like(of_key), of_key, of_key - of_query), 1)
