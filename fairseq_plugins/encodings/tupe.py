@@ -143,12 +143,15 @@ class TUPE(PositionEncoding):
         table = torch.cat((scalars, by_offset), 1)
         q_at, k_at = position_at(q_positions), position_at(k_positions)
         shift = q_positions.new_full((), 2 + end, dtype=torch.int32)
-        pair = 2 if self.cls_pair == "theta_2" else 0
+        is_constant = self.cls_pair == "theta_1"
 
         def of_pair(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
             query, key = q_at(b, q), k_at(b, k)
             column = torch.where(key == 0, 1, key - query + shift)
-            return table[h, torch.where(query == 0, torch.where(key == 0, pair, 0), column)]
+            column = torch.where(query == 0, 0, column)
+            if not is_constant:
+                column = torch.where((query == 0) & (key == 0), 2, column)
+            return table[h, column]
 
         return of_pair
 
