@@ -4,7 +4,7 @@ Targets are in results/targets.json, one a line; docs/performance.md explains th
 """
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,27 +137,23 @@ def origin(results: Sequence[Result]) -> str:
 
 
 def _targets(device: str, results: Mapping[str, Result]) -> str:
-    """Tabulate the targets: met, missed, or why there is no verdict."""
+    """Tabulate the device's targets: met, missed or not measured."""
     lines = []
     for target in TARGETS:
+        if device not in target.devices:
+            continue
         found = results.get(target.benchmark, {}).get("found", {"ratios": {}})
         value = found["ratios"].get(target.ratio)
-        if device not in target.devices:
-            ours = [DASH, DASH, f"no target on a {device.upper()}"]
-        elif value is None:
-            ours = [DASH, DASH, "not measured"]
-        else:
-            ours = [
-                f"{value:.3f}",
-                spread(found["quartiles"].get(target.ratio)),
-                target.verdict(value),
-            ]
+        ours = [DASH, DASH, "not measured"]
+        if value is not None:
+            quartiles = spread(found["quartiles"].get(target.ratio))
+            ours = [f"{value:.3f}", quartiles, target.verdict(value)]
         lines.append([target.what, target.bound_text, *ours])
-    verdicts = [line[-1] for line in lines]
-    header = ["what", "target", "measured", "quartiles", "verdict"]
-    met, missed = verdicts.count("met"), verdicts.count("missed")
-    table = markdown_table(header, lines, left=1)
-    return f"{met} met, {missed} missed, {len(TARGETS) - met - missed} without a number.\n\n{table}"
+    count = Counter(line[-1] for line in lines)
+    counted = ", ".join(f"{count[word]} {word}" for word in ("met", "missed", "not measured"))
+    other = "GPU" if device == "cpu" else "CPU"
+    table = markdown_table(["what", "target", "measured", "quartiles", "verdict"], lines, left=1)
+    return f"{counted}. Targets of a {other} are on the page of a {other}.\n\n{table}"
 
 
 def _details(device: str, result: Result) -> Iterator[str]:

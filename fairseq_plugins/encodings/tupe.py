@@ -135,20 +135,22 @@ class TUPE(PositionEncoding):
             by_offset = widened(self.from_cls).new_zeros(heads, 2 * end - 1)
         else:
             by_offset = self.relative.bias_by_offset(end, q_positions.device)
+        # Softmax ignores a constant in a row, so -theta_1 is added to [CLS]'s: only its own pair is
+        # left, and the gradient is one term, not a sum over all keys that nearly cancels.
         # One table, since a tensor with a gradient may be indexed once.
-        scalars = torch.stack((widened(self.from_cls), widened(self.to_cls)), 1)
+        of_key, of_query = widened(self.to_cls), widened(self.from_cls)
+        scalars = torch.stack((torch.zeros_like(of_key), of_key, of_key - of_query), 1)
         table = torch.cat((scalars, by_offset), 1)
         q_at, k_at = position_at(q_positions), position_at(k_positions)
-        shift = q_positions.new_full((), 1 + end, dtype=torch.int32)
-        query_first = self.cls_pair == "theta_1"
+        shift = q_positions.new_full((), 2 + end, dtype=torch.int32)
+        is_constant = self.cls_pair == "theta_1"
 
         def of_pair(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
             query, key = q_at(b, q), k_at(b, k)
-            column = key - query + shift
-            of_query, of_key = (query == 0, 0), (key == 0, 1)
-            # The later of the two decides the pair that is in both.
-            for is_cls, scalar in (of_key, of_query) if query_first else (of_query, of_key):
-                column = torch.where(is_cls, scalar, column)
+            column = torch.where(key == 0, 1, key - query + shift)
+            column = torch.where(query == 0, 0, column)
+            if not is_constant:
+                column = torch.where((query == 0) & (key == 0), 2, column)
             return table[h, column]
 
         return of_pair

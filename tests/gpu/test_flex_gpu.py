@@ -29,8 +29,9 @@ def build(name: str, causal: bool):
 def run(attention, length: int, dtype: torch.dtype, padded: Tensor | None) -> list[Tensor]:
     """The output, and the gradients of inputs and parameters."""
     torch.manual_seed(1)
-    q, k, v = (torch.randn(2, HEADS, length, DIM, device="cuda") for _ in range(3))
-    leaves = [x.to(dtype).requires_grad_() for x in (q, k, v)]
+    drawn = (torch.randn(2, HEADS, length, DIM, device="cuda") for _ in range(3))
+    # Rounded for every dtype, so that all have the same inputs.
+    leaves = [x.bfloat16().to(dtype).requires_grad_() for x in drawn]
     at = Positions.of(padded, length, torch.device("cuda")).index
     output, _ = attention(*leaves, q_positions=at, k_positions=at, key_padding_mask=padded)
     if padded is not None:
@@ -41,10 +42,11 @@ def run(attention, length: int, dtype: torch.dtype, padded: Tensor | None) -> li
     return [output.detach(), *gradients]
 
 
-@pytest.mark.parametrize(("dtype", "allowed"), [(torch.float32, 1e-3), (torch.bfloat16, 4e-2)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("name", BIASES)
-def test_a_bias_by_pairs_is_the_dense_one(monkeypatch, name, causal, dtype, allowed):
+def test_a_bias_by_pairs_is_as_exact_as_the_dense_one(monkeypatch, name, causal, dtype):
+    """In bfloat16, against the dense bias in float32, whose error in bfloat16 is the measure."""
     attention, length = build(name, causal), 300
     padded = torch.zeros(2, length, dtype=torch.bool, device="cuda")
     padded[1, 150:] = True
@@ -54,8 +56,14 @@ def test_a_bias_by_pairs_is_the_dense_one(monkeypatch, name, causal, dtype, allo
     actual = run(attention, length, dtype, padded)
     assert calls
     monkeypatch.delenv(FLEX)
-    for found, right in zip(actual, run(attention, length, dtype, padded), strict=True):
-        assert (found - right).float().abs().max() <= allowed * right.float().abs().max()
+    exact = run(attention, length, torch.float32, padded)
+    dense = run(attention, length, dtype, padded)
+    # Gradients of FIRE's network are sums over rows that nearly cancel, of rounded outputs.
+    rounding = 4e-2 if name == "fire" else 1e-2
+    floor = 1e-3 if dtype == torch.float32 else rounding
+    for found, other, right in zip(actual, dense, exact, strict=True):
+        error, usual = ((x.float() - right).abs().max() for x in (found, other))
+        assert error <= 1.5 * usual + floor * right.abs().max()
     assert len(calls) == 1
 
 
