@@ -135,8 +135,7 @@ def main_tables(judged: JudgedTable, lines: Lines) -> list[str]:
     table = judged.table
     if not table.is_printed:
         done = [row.name for row in table.rows for a in table.attentions if (row.name, a) in lines]
-        ran = [a for a in table.attentions if any((row, a) in lines for row in done)]
-        return [_our_table(table, lines, [*dict.fromkeys(done)], ran or table.attentions)]
+        return [_our_table(table, lines, [*dict.fromkeys(done)], table.attentions)]
     if len(table.columns) <= MOST_COLUMNS:
         return [_one_table(table, lines)]
     parts, labels = [], [column.label for column in table.columns]
@@ -185,13 +184,14 @@ def _one_table(table: Table, lines: Lines) -> str:
 
 
 def _our_table(table: Table, lines: Lines, names: Sequence[str], attentions: Sequence[str]) -> str:
-    """Write the table of some rows without the paper's numbers."""
+    """Write the table of some rows without the paper's numbers, under attentions that ran."""
     header = ["Method"]
-    for attention in attentions:
+    ran = [a for a in attentions if any((name, a) in lines for name in names)] or attentions
+    for attention in ran:
         first, *rest = (column.label for column in table.columns)
         header += [f"{table.word_of(attention).capitalize()}: {first}", *rest]
     rows = [
-        [f"`{name}`", *(_ours(one) for a in attentions for one in _numbers(table, lines, name, a))]
+        [f"`{name}`", *(_ours(one) for a in ran for one in _numbers(table, lines, name, a))]
         for name in names
     ]
     return markdown_table(header, rows, left=1)
