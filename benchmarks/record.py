@@ -18,10 +18,7 @@ Result = dict[str, Any]
 
 # Files that affect measurements; those of `benchmarks` that do not are excluded.
 _MEASURED = ("kernels", "encodings", "attention", "modules", "models")
-_NOT_MEASURED = {
-    *("page.py", "table9_page.py", "gpu_campaign.py"),
-    *("preparation_curve.py", "job_memory.py"),
-}
+_NOT_MEASURED = {"page.py", "table9_page.py", "gpu_campaign.py", "job_memory.py"}
 
 
 @dataclass

@@ -16,7 +16,7 @@ from fairseq import options
 from omegaconf import OmegaConf
 
 from benchmarks import __main__ as bench
-from benchmarks import gpu_campaign, job_memory, preparation_curve, table9
+from benchmarks import gpu_campaign, job_memory, table9
 from fairseq_plugins import __main__ as fairseq_pe
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.evaluation import glue_command as glue
@@ -28,7 +28,6 @@ PROGRAMS = {
     "benchmarks": bench.main,
     "benchmarks.gpu_campaign": gpu_campaign.main,
     "benchmarks.job_memory": job_memory.main,
-    "benchmarks.preparation_curve": preparation_curve.main,
     "benchmarks.table9": table9.main,
     "fairseq_plugins": fairseq_pe.main,
     "fairseq_plugins.glue": glue.main,

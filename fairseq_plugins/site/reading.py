@@ -15,7 +15,6 @@ from fairseq_plugins.statistics.table_results import (
 from fairseq_plugins.statistics.timings import Content, read_json, read_measurement, read_timings
 
 TARGETS = "targets.json"  # in benchmarks/results
-_WITHOUT_RATIOS = ("preparation_curve",)
 
 
 class _Found(BaseModel):
@@ -74,8 +73,6 @@ def _benchmarks(root: Path, left_out: list[str]) -> dict[tuple[str, str], list[C
     """Read the results of benchmarks by machine and device."""
     found: dict[tuple[str, str], list[Content]] = {}
     for path in sorted((root / "benchmarks" / "results").glob("*/*/*.json")):
-        if path.stem in _WITHOUT_RATIOS:
-            continue
         content = read_measurement(root, path, _Benchmark, left_out.append)
         if content is not None:
             found.setdefault((path.parents[1].name, path.parent.name), []).append(content)
