@@ -76,6 +76,21 @@ def same_data(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return all(one.get(key) == other.get(key) for key in DATA_IDENTITY)
 
 
+def different_folders(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """List the folders in two descriptions whose data differ, a single folder as ""."""
+    first, second = _by_folder(one), _by_folder(other)
+    return sorted(name for name in first.keys() & second.keys() if first[name] != second[name])
+
+
+def _by_folder(described: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Split a description into those of its folders by name; one folder has the name ""."""
+    found = {key: described.get(key) or {} for key in DATA_IDENTITY}
+    names = found["splits"].keys()
+    if not names or names != found["request"].keys():
+        return {"": found}
+    return {name: {key: one.get(name) for key, one in found.items()} for name in names}
+
+
 def without_absolute_paths(value: Any) -> Any:
     """Replace absolute paths in plain data by their last part."""
     if isinstance(value, dict):

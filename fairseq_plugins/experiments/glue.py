@@ -8,6 +8,7 @@ part (Appendix E). WNLI is in no average (Appendix E), and LRPE does not have it
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Self, TypeVar
@@ -51,6 +52,15 @@ class Scores(StartedMetrics):
     learning_rates: dict[str, NotNegative]
     tried: dict[str, Correlation]
 
+    @classmethod
+    def comparable(cls, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Take all averages, and their baselines, over the tasks that every result has."""
+        listed = [result["metrics"]["averaged"] for result in results]
+        common = [name for name in chain(*listed[:1]) if all(name in one for one in listed)]
+        if not common or all(one == common for one in listed):
+            return results
+        return [_averaged_over(common, result) for result in results]
+
     @model_validator(mode="after")
     def _average_agrees(self) -> Self:
         columns = self.__pydantic_extra__
@@ -58,6 +68,19 @@ class Scores(StartedMetrics):
         if values and abs(fmean(values) - self.average) > 1e-4:  # of rounded numbers
             raise ValueError(f"average must be the mean of {', '.join(self.averaged)}")
         return self
+
+
+def _averaged_over(labels: list[str], result: Mapping[str, Any]) -> dict[str, Any]:
+    metrics, data = result["metrics"], result["data"]
+    average = round(fmean(metrics[label] for label in labels), 4)
+    left_out = {*metrics["averaged"]} - {*labels}
+    floors = data.get("floors") or {}
+    kept = {name: one for name, one in floors.items() if Path(name).name not in left_out}
+    return {
+        **result,
+        "metrics": {**metrics, AVERAGE: average, "averaged": labels},
+        "data": {**data, "floors": kept},
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,6 +233,14 @@ class Glue(Experiment):
             f"Every task is fine-tuned with learning rate {', '.join(sorted(rates, key=float))}"
             f"{chosen}, in per cent. The average is over {', '.join(averaged)}."
         ]
+        for label in self.averaged:
+            without = [r for r in results if label not in r["metrics"]]
+            if label not in averaged and len(without) < len(results):
+                shown = ", ".join(f"`{row}`" for row in sorted({r["row"] for r in without}))
+                notes.append(
+                    f"{label} is in no average here, since {shown} have no number for it; the "
+                    "paper's averages have it."
+                )
         if replaced:
             notes.append(
                 f"{', '.join(replaced)}: matched instead of mismatched, which the data lacks."

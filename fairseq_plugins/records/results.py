@@ -181,4 +181,22 @@ def mismatch(
 def read_results(folder: Path, metrics: type[MetricsSchema], say: Say) -> list[Result]:
     """Read all results in a folder; `say` is called with what is wrong with invalid files."""
     found = (read_result(path, metrics, say) for path in sorted(folder.glob("*.json")))
-    return [result for result in found if result is not None]
+    return metrics.comparable([result for result in found if result is not None])
+
+
+def other_data(results: Sequence[Result]) -> dict[str, str]:
+    """Find the results whose data differ from the newest one's under their attention.
+
+    Returns:
+        A sentence on each, by the name of its run.
+    """
+    by_age = sorted(results, key=lambda result: result["finished_at"])
+    newest = {result["attention"]: result["data"] for result in by_age}
+    found: dict[str, str] = {}
+    for result in results:
+        name = run_of(result).name
+        folders = provenance.different_folders(result["data"], newest[result["attention"]])
+        if folders:
+            words = f" ({', '.join(folders)})" if any(folders) else ""
+            found[name] = f"`{name}`, whose data differ from those of the newest result{words}."
+    return found

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from fairseq_plugins.common.provenance import different_folders
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.base import Experiment
 from fairseq_plugins.experiments.training import PretrainedModel
@@ -63,6 +64,7 @@ def caption(
         *filter(None, [comparable]),
         *missing_rows,
         *_common_origin(experiment, results),
+        *_other_data(table, results),
         *experiment.caption_notes(results),
         *table.notes,
         *(_starts(results) or table.trained_start),
@@ -198,6 +200,19 @@ def _common_origin(experiment: Experiment, results: Sequence[Result]) -> list[st
         f"Whatever its seed, a run starts from {model} of *{TABLES[origin.table].source}* that was "
         f"trained with seed 1. So seeds differ {what} alone, and deviations and intervals leave "
         "out what pre-training varies."
+    ]
+
+
+def _other_data(table: Table, results: Sequence[Result]) -> list[str]:
+    """Name the attentions whose rows have other data than those of the first one."""
+    by_age = sorted(results, key=lambda result: result["finished_at"])
+    newest = {result["attention"]: result["data"] for result in by_age}
+    names = [a for a in (*table.attentions, *table.extra_attentions) if a in newest]
+    return [
+        f"The data under {table.name_of(name)} were prepared otherwise than those under "
+        f"{table.name_of(names[0])}: compare rows within one of them."
+        for name in names[1:]
+        if different_folders(newest[names[0]], newest[name])
     ]
 
 

@@ -17,7 +17,7 @@ from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.papers.claims import RELATIVE_SPEED, TIMINGS
 from fairseq_plugins.papers.tables import Table, of_study, without_paper
 from fairseq_plugins.records.recipe import differences
-from fairseq_plugins.records.results import Result, Say, mismatch, read_results, run_of
+from fairseq_plugins.records.results import Result, Say, mismatch, other_data, read_results, run_of
 from fairseq_plugins.records.runs import LOCAL, Run, Study
 from fairseq_plugins.statistics.claims import without_needless
 from fairseq_plugins.statistics.comparisons import Cells
@@ -193,7 +193,10 @@ class TableFolder:
             f"`{run_of(result).name}`, which starts from another model than the newest."
             for result in others
         ]
-        return [result for result in shown if result not in others], left_out
+        shown = [result for result in shown if result not in others]
+        mixed = other_data(shown)
+        left_out += mixed.values()
+        return [result for result in shown if run_of(result).name not in mixed], left_out
 
     def _mismatch(self, configs: Path, rows: Sequence[str], run: Run, result: Result) -> str:
         """Say why a result is of another experiment; empty where it is of this one."""
