@@ -15,6 +15,7 @@ from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.logs import THE_PAGE, last_lines
+from fairseq_plugins.records.results import read_results, run_of
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.page import Report
 from fairseq_plugins.runner import slurm_queue
@@ -124,6 +125,7 @@ def start_workers(
         Progress(title, [one.run.name for one in planned], jobs) as progress,
     ):
         warn_of_changes(root, commit, progress.say)
+        warn_of_other_data(root, planned, progress.say)
         context = RunContext(
             root, launchers[0], progress, interruption, options, commit, sources, threads
         )
@@ -141,6 +143,26 @@ def warn_of_changes(root: Path, commit: str, say: Callable[[str], None]) -> None
         f"{commit[:10]} and changes that nobody else has (new or changed: "
         f"{', '.join(files[:_MOST_NAMED])}{more})."
     )
+
+
+def warn_of_other_data(
+    root: Path, planned: Sequence[PlannedRun], say: Callable[[str], None]
+) -> None:
+    """Warn, before training, of earlier results that the page will leave out for their data."""
+    for one in {one.run.attention: one for one in planned}.values():
+        run = one.run
+        found = read_results((root / run.result).parent, one.experiment.metrics, lambda _: None)
+        own = [r for r in found if r["attention"] == run.attention and run_of(r) != run]
+        data = one.describe_data(root)
+        if not own or data is None:
+            continue
+        newest = max(own, key=lambda result: str(result["finished_at"]))
+        if folders := provenance.different_folders(newest["data"], data):
+            words = f" ({', '.join(folders)})" if any(folders) else ""
+            say(
+                f"Warning: {run.name} has other data than {run_of(newest).name}{words}; the page "
+                "leaves out results whose data differ from the newest one's."
+            )
 
 
 def run_table(

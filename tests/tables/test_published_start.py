@@ -94,6 +94,19 @@ def test_a_page_is_of_one_start(place: Path) -> None:
     assert "70.00 (1)" in page
 
 
+def test_results_of_other_data_are_named_before_a_training(place: Path, capsys) -> None:
+    start, other = publish(place), Run("bert_table4", "toy", "learned", "vanilla", 1)
+    assert work(place, start, other)[0] == 0
+    assert "other data" not in capsys.readouterr().out
+    older = read(place, other)
+    older["data"]["dictionary_size"] = dict.fromkeys(older["data"]["dictionary_size"], 9)
+    (place / other.result).write_text(json.dumps(older))
+    assert work(place, start)[0] == 0
+    shown = capsys.readouterr()
+    assert "Warning: shaw_only-vanilla-s1 has other data than learned-vanilla-s1" in shown.out
+    assert "`learned-vanilla-s1`, made by another experiment (the data differs)" in shown.err
+
+
 def test_at_scale_paper_both_phases_follow_from_it(place: Path, capsys) -> None:
     torch.save({"model": {"weights": torch.ones(1)}}, place / publish(place).checkpoint)
     words = ["bert_table2", "--scale", "paper", "--rows", "shaw_only", "--dry-run"]
