@@ -19,16 +19,18 @@ def register(commands: Any) -> None:
         "attention and their performance, as Table 5 of the BERT paper: makes "
         "results/bert_table5/<scale>.md and .json from the results there are. Trains nothing.",
     )
-    command.add_argument("--scale", choices=SCALE_NAMES, default="mini", help="(default: mini)")
+    text = "(default: every scale with results)"
+    command.add_argument("--scale", choices=SCALE_NAMES, help=text)
     command.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> None:
-    scale = args.scale
     # Only now, because this imports PyTorch, which takes seconds.
     from fairseq_plugins.report.page import write_correlations_page
 
-    page = write_correlations_page(ROOT, scale)
-    if page is None:
-        raise OptionError(f"--scale must have results of {NEEDS}, but {scale} has none")
-    print(f"written: {page} and {page.with_suffix('.json').name}")
+    scales = [args.scale] if args.scale else SCALE_NAMES
+    pages = [page for scale in scales if (page := write_correlations_page(ROOT, scale))]
+    if not pages:
+        raise OptionError(f"--scale must have results of {NEEDS}, but {', '.join(scales)} has none")
+    for page in pages:
+        print(f"written: {page} and {page.with_suffix('.json').name}")
