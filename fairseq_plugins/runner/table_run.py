@@ -153,7 +153,9 @@ def warn_of_other_data(
         run = one.run
         found = read_results((root / run.result).parent, one.experiment.metrics, lambda _: None)
         own = [r for r in found if r["attention"] == run.attention and run_of(r) != run]
-        data = one.describe_data(root)
+        data = None
+        with suppress(DataError):  # each run says so
+            data = one.describe_data(root)
         if not own or data is None:
             continue
         newest = max(own, key=lambda result: str(result["finished_at"]))

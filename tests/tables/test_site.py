@@ -145,7 +145,12 @@ def test_the_commands_of_all_runs_are_on_the_tables_page_once(evidence: Evidence
 
 @pytest.mark.parametrize(
     ("name", "scale"),
-    [("table2", "mini"), ("table3", "mini"), ("bert_table3", "mini"), ("bert_table4", "published")],
+    [
+        ("table2", "mini"),
+        ("table3", "mini"),
+        ("bert_table3", "published"),
+        ("bert_table4", "published"),
+    ],
 )
 def test_commands_say_what_each_run_gave(name: str, scale: str) -> None:
     """Fine-tuned rows of mini start from the model of seed 1, whatever their own."""
