@@ -112,6 +112,7 @@ _BY_FOLDER: dict[str, tuple[str, ...]] = {
     ),
     "glue-start": (
         f"scripts/prepare_glue.sh --from DIR {_START} --disjoint "
+        "--tasks SST-2,MRPC,STS-B,QQP,MNLI,QNLI,RTE,WNLI "
         f"--max-train {PUBLISHED_EXAMPLES} --output data/glue-start",
         # All of CoLA: its sentences are short, and labels depend on word order.
         f"scripts/prepare_glue.sh --from DIR {_START} --tasks CoLA --output data/glue-start",
