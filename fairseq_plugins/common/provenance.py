@@ -77,9 +77,15 @@ def same_data(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def different_folders(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """List the folders in two descriptions whose data differ, a single folder as ""."""
+    """List the folders in two descriptions whose data differ, a single folder as "".
+
+    A folder that one of them lacks is no difference, unless they have none in common.
+    """
     first, second = _by_folder(one), _by_folder(other)
-    return sorted(name for name in first.keys() & second.keys() if first[name] != second[name])
+    shared = first.keys() & second.keys()
+    if not shared:
+        return sorted(first.keys() | second.keys())
+    return sorted(name for name in shared if first[name] != second[name])
 
 
 def _by_folder(described: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -173,7 +173,7 @@ def mismatch(
         if result[key] != getattr(run, key)
     ]
     reasons += differences(result["config"], config)
-    if data is not None and not provenance.same_data(result["data"], dict(data)):
+    if data is not None and provenance.different_folders(result["data"], data):
         reasons.append("the data differs")
     return reasons
 
@@ -184,18 +184,22 @@ def read_results(folder: Path, metrics: type[MetricsSchema], say: Say) -> list[R
     return metrics.comparable([result for result in found if result is not None])
 
 
+def newest_by_attention(results: Iterable[Result]) -> dict[str, Result]:
+    """Return the result that was finished last under each attention."""
+    by_age = sorted(results, key=lambda result: result["finished_at"])
+    return {result["attention"]: result for result in by_age}
+
+
 def other_data(results: Sequence[Result]) -> dict[str, str]:
     """Find the results whose data differ from the newest one's under their attention.
 
     Returns:
         A sentence on each, by the name of its run.
     """
-    by_age = sorted(results, key=lambda result: result["finished_at"])
-    newest = {result["attention"]: result["data"] for result in by_age}
-    found: dict[str, str] = {}
+    newest, found = newest_by_attention(results), dict[str, str]()
     for result in results:
         name = run_of(result).name
-        folders = provenance.different_folders(result["data"], newest[result["attention"]])
+        folders = provenance.different_folders(result["data"], newest[result["attention"]]["data"])
         if folders:
             words = f" ({', '.join(folders)})" if any(folders) else ""
             found[name] = f"`{name}`, whose data differ from those of the newest result{words}."

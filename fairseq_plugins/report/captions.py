@@ -14,7 +14,7 @@ from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import MARK, Table
 from fairseq_plugins.records.data import DataDescription, PreparationRequest, SplitSizes
 from fairseq_plugins.records.recipe import total_batch, trainings_of
-from fairseq_plugins.records.results import Result
+from fairseq_plugins.records.results import Result, newest_by_attention
 from fairseq_plugins.report.denominators import denominators
 
 Config = Mapping[str, Any]
@@ -205,14 +205,13 @@ def _common_origin(experiment: Experiment, results: Sequence[Result]) -> list[st
 
 def _other_data(table: Table, results: Sequence[Result]) -> list[str]:
     """Name the attentions whose rows have other data than those of the first one."""
-    by_age = sorted(results, key=lambda result: result["finished_at"])
-    newest = {result["attention"]: result["data"] for result in by_age}
+    newest = newest_by_attention(results)
     names = [a for a in (*table.attentions, *table.extra_attentions) if a in newest]
     return [
         f"The data under {table.name_of(name)} were prepared otherwise than those under "
         f"{table.name_of(names[0])}: compare rows within one of them."
         for name in names[1:]
-        if different_folders(newest[names[0]], newest[name])
+        if different_folders(newest[names[0]]["data"], newest[name]["data"])
     ]
 
 

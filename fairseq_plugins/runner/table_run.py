@@ -15,7 +15,7 @@ from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.logs import THE_PAGE, last_lines
-from fairseq_plugins.records.results import read_results, run_of
+from fairseq_plugins.records.results import newest_by_attention, read_results, run_of
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.page import Report
 from fairseq_plugins.runner import slurm_queue
@@ -152,13 +152,14 @@ def warn_of_other_data(
     for one in {one.run.attention: one for one in planned}.values():
         run = one.run
         found = read_results((root / run.result).parent, one.experiment.metrics, lambda _: None)
-        own = [r for r in found if r["attention"] == run.attention and run_of(r) != run]
+        newest = newest_by_attention(r for r in found if run_of(r) != run).get(run.attention)
+        if newest is None:
+            continue
         data = None
         with suppress(DataError):  # each run says so
             data = one.describe_data(root)
-        if not own or data is None:
+        if data is None:
             continue
-        newest = max(own, key=lambda result: str(result["finished_at"]))
         if folders := provenance.different_folders(newest["data"], data):
             words = f" ({', '.join(folders)})" if any(folders) else ""
             say(

@@ -6,7 +6,7 @@ from fairseq_plugins.common.provenance import different_folders
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.glue import Scores
 from fairseq_plugins.papers import TABLES
-from fairseq_plugins.records.results import other_data
+from fairseq_plugins.records.results import mismatch, other_data, run_of
 from fairseq_plugins.report.captions import caption
 
 LABELS = ("CoLA", "SST-2", "RTE")
@@ -32,6 +32,7 @@ def folders(**examples: int) -> dict[str, object]:
         (folders(CoLA=8, RTE=2), folders(CoLA=8, RTE=2), []),
         (folders(CoLA=8, RTE=2), folders(CoLA=9, RTE=2), ["data/CoLA"]),
         (folders(CoLA=8, RTE=2), folders(RTE=2, WNLI=1), []),  # each lacks a folder
+        (folders(CoLA=8), folders(RTE=2), ["data/CoLA", "data/RTE"]),
     ],
 )
 def test_folders_of_two_descriptions(one, other, names):
@@ -47,6 +48,14 @@ def test_under_an_attention_the_newest_result_decides(make_result):
     found = other_data([*made, newer])
     assert [*found] == ["rope-linear-s1", "rope-linear-s2"]
     assert "whose data differ from those of the newest result." in found["rope-linear-s1"]
+
+
+def test_a_result_without_a_folder_is_of_the_same_data(make_result):
+    """Its page shows it also where the data are there to compare with."""
+    result = make_result("rope", "linear", 1, 60.0, data=folders(RTE=2))
+    run = run_of(result)
+    assert mismatch(result, run, result["config"], folders(CoLA=8, RTE=2)) == []
+    assert mismatch(result, run, result["config"], folders(RTE=3)) == ["the data differs"]
 
 
 def scored(**scores: float) -> dict[str, object]:
