@@ -16,7 +16,8 @@ def elu_plus_one(x: Tensor) -> Tensor:
     """
     function: Any = _EluPlusOne
     if not needs_plain_operations():
-        # Else each call inspects a signature, which takes longer than the launches.
+        # Function.apply inspects a signature at each call, for torch.func, which takes longer than
+        # the launches; the apply of its base class does not.
         function = super(torch.autograd.Function, function)
     mapped: Tensor = function.apply(x)
     return mapped

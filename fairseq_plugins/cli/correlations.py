@@ -31,6 +31,8 @@ def _run(args: argparse.Namespace) -> None:
     scales = [args.scale] if args.scale else SCALE_NAMES
     pages = [page for scale in scales if (page := write_correlations_page(ROOT, scale))]
     if not pages:
-        raise OptionError(f"--scale must have results of {NEEDS}, but {', '.join(scales)} has none")
+        raise OptionError(
+            f"--scale must have results of {NEEDS}, but none of {', '.join(scales)} has"
+        )
     for page in pages:
         print(f"written: {page} and {page.with_suffix('.json').name}")

@@ -8,7 +8,6 @@ part (Appendix E). WNLI is in no average (Appendix E), and LRPE does not have it
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Self, TypeVar
@@ -55,8 +54,8 @@ class Scores(StartedMetrics):
     @classmethod
     def comparable(cls, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Take all averages, and their baselines, over the tasks that every result has."""
-        listed = [result["metrics"]["averaged"] for result in results]
-        common = [name for name in chain(*listed[:1]) if all(name in one for one in listed)]
+        listed = [result["metrics"]["averaged"] for result in results] or [[]]
+        common = [name for name in listed[0] if all(name in one for one in listed)]
         if not common or all(one == common for one in listed):
             return results
         return [_averaged_over(common, result) for result in results]

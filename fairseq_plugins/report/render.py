@@ -134,8 +134,10 @@ def main_tables(judged: JudgedTable, lines: Lines) -> list[str]:
     """
     table = judged.table
     if not table.is_printed:
-        done = [row.name for row in table.rows for a in table.attentions if (row.name, a) in lines]
-        return [_our_table(table, lines, [*dict.fromkeys(done)], table.attentions)]
+        done = [
+            row.name for row in table.rows if any((row.name, a) in lines for a in table.attentions)
+        ]
+        return [_our_table(table, lines, done, table.attentions)]
     if len(table.columns) <= MOST_COLUMNS:
         return [_one_table(table, lines)]
     parts, labels = [], [column.label for column in table.columns]
