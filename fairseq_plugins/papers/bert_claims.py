@@ -40,7 +40,7 @@ def _squad(
 
 
 _COLA = (
-    "The paper's means have CoLA, those of `published` do not, since seven of its rows have no "
+    "The paper's means have CoLA, those of `published` do not, since some of its rows have no "
     "number for it."
 )
 
