@@ -87,7 +87,6 @@ def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]
                     "missing": verdict.missing,
                     "found": verdict.found,
                     "enough_seeds": verdict.enough,
-                    "at_floor": verdict.at_floor,
                     "smaller_than_printed": smaller_than_printed(claim, verdict),
                 }
                 for scale, found in verdicts.items()
@@ -154,10 +153,11 @@ LEGEND = (
     "interval is on the other side.",
     "**undecided**: the interval includes the threshold, or there is none, as with one seed; *N "
     "seeds would decide* if effect and spread stay as measured.",
-    "*at the floor*: undecided, since no row beats its trivial baseline; *smaller than the "
-    "paper's*: undecided, but the interval excludes the effect that the paper prints.",
-    "**not run**: rows are missing; **cannot be tested**: models of that scale do not measure it; "
-    "`-`: not judged at that scale, or no number in the paper.",
+    "*smaller than the paper's*: undecided, but the interval excludes the effect that the paper "
+    "prints.",
+    "**cannot be tested**: no row of that scale beats its trivial baseline, or the scale does not "
+    "measure it; **not run**: rows are missing; `-`: not judged at that scale, or no number in the "
+    "paper.",
     "An effect is the first minus the second, in the units of the table: `%` where ratios are "
     "claimed, `r` for correlations, `x` for speed.",
 )
@@ -181,9 +181,8 @@ _METHOD = (
 
 _BEST = "each where it is measured best"
 _BOTH, _UNSURE = "undecided: interval on both sides", "undecided: without interval"
-_AT_FLOOR = "undecided: at the floor"
 _SMALLER = "of these smaller than the paper's"
-_UNDECIDED = (UNDECIDED, _BOTH, _SMALLER, _AT_FLOOR, _UNSURE)
+_UNDECIDED = (UNDECIDED, _BOTH, _SMALLER, _UNSURE)
 _COUNTED = (CONFIRMED, CONTRADICTED, *_UNDECIDED, NOT_RUN, UNTESTED)
 
 
@@ -193,9 +192,7 @@ def _kinds(claims: Iterable[Claim], found: Mapping[str, Verdict]) -> Iterator[st
         if (verdict := found.get(claim.name)) is None:
             continue
         yield verdict.word
-        if verdict.at_floor:
-            yield _AT_FLOOR
-        elif verdict.word == UNDECIDED:
+        if verdict.word == UNDECIDED:
             yield _BOTH if verdict.has_interval else _UNSURE
             if smaller_than_printed(claim, verdict):
                 yield _SMALLER
@@ -205,7 +202,7 @@ def _table(claims: Sequence[Claim], verdicts: Verdicts) -> str:
     scales = [
         scale
         for scale, found in verdicts.items()
-        if any(c.name in found and found[c.name].word not in (NOT_RUN, UNTESTED) for c in claims)
+        if any(c.name in found and found[c.name].word != NOT_RUN for c in claims)
     ]
     lines = []
     for claim in claims:
@@ -226,8 +223,6 @@ def _cell(claim: Claim, verdict: Verdict | None) -> str:
     brackets = f" ({sure})" if sure != DASH else ", without interval"
     if verdict.enough:
         brackets += f"; {verdict.enough} seeds would decide"
-    if verdict.at_floor:
-        brackets += "; at the floor"
     if smaller_than_printed(claim, verdict):
         brackets += "; smaller than the paper's"
     if tie := tie_text(verdict):

@@ -127,7 +127,7 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
     if verdict.found:
         return f"Computed: {verdict.found}."
     if estimate is None:
-        return f"Not run: {verdict.missing}." if verdict.missing else "Not run yet."
+        return f"{verdict.word.capitalize()}: {verdict.missing or 'no results yet'}."
     if estimate.low is None:
         why = verdict.missing or "no row has several seeds, so nothing says what chance does"
         return f"The effect is {effect_text(estimate, verdict)}, but {why}."
@@ -152,7 +152,7 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
     if tie := tie_text(verdict):
         where += f"; it is {tie}"
     if verdict.missing:
-        where = verdict.missing if verdict.at_floor else f"{where}; without {verdict.missing}"
+        where += f"; without {verdict.missing}"
     sure = interval_text(estimate, verdict)
     return (
         f"The effect is {effect_text(estimate, verdict)}, with a 95 % interval from {sure} "

@@ -31,8 +31,8 @@ Verdicts = Mapping[str, Mapping[str, Verdict]]
 def best_verdicts(verdicts: Verdicts) -> dict[str, tuple[str, Verdict]]:
     """Choose for each claim the scale that measures it best, and the verdict there.
 
-    That is the largest scale with an interval and a row above its trivial baselines; without one,
-    a scale that says that the claim cannot be tested; then one with any number.
+    That is the largest scale with an interval; without one, a scale that says that the claim cannot
+    be tested, as where no row is above its trivial baselines; then one with any number.
     """
     sizes = {scale: size for size, scale in enumerate(SCALE_NAMES)}
     best: dict[str, tuple[str, Verdict]] = {}
@@ -48,8 +48,7 @@ def _rank(verdict: Verdict) -> int:
         return 0
     if verdict.word == UNTESTED:
         return 2
-    unsure = verdict.at_floor or (verdict.word == UNDECIDED and not verdict.has_interval)
-    return 1 if unsure else 3
+    return 1 if verdict.word == UNDECIDED and not verdict.has_interval else 3
 
 
 def without_needless(verdicts: Verdicts) -> dict[str, dict[str, Verdict]]:
@@ -89,7 +88,7 @@ def smaller_than_printed(claim: Claim, verdict: Verdict) -> bool:
     Its interval then ends, on the claimed side, before the effect that the paper prints.
     """
     own, paper = verdict.estimate, printed(claim).estimate
-    if verdict.word != UNDECIDED or verdict.at_floor or own is None or paper is None:
+    if verdict.word != UNDECIDED or own is None or paper is None:
         return False
     if own.low is None or own.high is None:
         return False

@@ -72,7 +72,6 @@ class Verdict:
         missing: the rows or floors that are missing, or why the numbers decide nothing.
         enough: for an undecided claim, the number of seeds that would decide if effect and spread
             stay as measured.
-        at_floor: whether it is undecided since no row beats the best trivial baseline.
         found: what a computation found, for a claim that needs no model.
         corrected: the same difference on the table's page, with Holm's correction over all pairs
             that are read together there; None if that page does not have it.
@@ -84,7 +83,6 @@ class Verdict:
     digits: int = 2
     missing: str = ""
     enough: int | None = None
-    at_floor: bool = False
     found: str = ""
     corrected: Estimate | None = None
 
@@ -125,21 +123,32 @@ def judge_by_scale(
 
 
 def judge(claim: Claim, numbers: Numbers) -> Verdict:
-    """Judge a claim by the numbers of a scale."""
+    """Judge a claim by the numbers of a scale.
+
+    It cannot be tested there if the scale does not measure a metric, or if no row beats the best
+    trivial baseline.
+    """
     if reason := _untested(claim.evidence, numbers.scale):
         return Verdict(UNTESTED, missing=reason)
-    match claim.evidence:
-        case Comparison() as evidence:
+    verdict = _measured(claim.evidence, numbers)
+    if verdict.word != NOT_RUN and (reason := _at_floor(claim.evidence, numbers)):
+        return Verdict(UNTESTED, missing=reason)
+    return verdict
+
+
+def _measured(evidence: Evidence, numbers: Numbers) -> Verdict:
+    match evidence:
+        case Comparison():
             return _comparison(evidence, numbers)
-        case Correlation() as evidence:
+        case Correlation():
             return _correlation(evidence, numbers)
-        case Speed() as evidence:
+        case Speed():
             return _speed(evidence, numbers)
-        case Floor() as evidence:
+        case Floor():
             return _floor(evidence, numbers)
-        case Threshold() as evidence:
+        case Threshold():
             return _threshold(evidence, numbers)
-        case Computed() as evidence:
+        case Computed():
             return _computed(evidence)
 
 
@@ -197,7 +206,6 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
     missing = "; ".join(dict.fromkeys(filter(None, absent)))
     if missing:
         return Verdict(NOT_RUN, missing=missing)
-    lost = _lost(evidence.table, metric, evidence.attention, numbers)
     if evidence.relative:
         sides = _logarithms(sides[0]), _logarithms(sides[1])
     first = [sides[0][row] for row in evidence.first]
@@ -207,16 +215,16 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
     if evidence.of_every or evidence.of_most:
         each = [difference(first, [row], spread) for row in second]
         exceptions = (len(second) - 1) // 2 if evidence.of_most else 0
-        return _of_several(evidence, each, lost, exceptions)
+        return _of_several(evidence, each, exceptions)
     found = difference(first, second, spread)
     if evidence.relative:
         found = found.moved(lambda x: 100 * expm1(x))
-    word = UNDECIDED if lost else word_of(found, evidence.claimed, evidence.by)
+    word = word_of(found, evidence.claimed, evidence.by)
     unit = "%" if evidence.relative else ""
-    enough = enough_seeds(found, begins_at(evidence)) if word == UNDECIDED and not lost else None
+    enough = enough_seeds(found, begins_at(evidence)) if word == UNDECIDED else None
     digits = _digits(evidence.table, metric)
     corrected = None if is_other else _corrected(evidence, numbers)
-    return Verdict(word, found, unit, digits, lost, enough, bool(lost), corrected=corrected)
+    return Verdict(word, found, unit, digits, enough=enough, corrected=corrected)
 
 
 def _corrected(evidence: Comparison, numbers: Numbers) -> Estimate | None:
@@ -234,7 +242,7 @@ def _logarithms(rows: Mapping[str, Seeds]) -> dict[str, Seeds]:
 
 
 def _of_several(
-    evidence: Comparison | Threshold, estimates: Sequence[Estimate], lost: str, exceptions: int = 0
+    evidence: Comparison | Threshold, estimates: Sequence[Estimate], exceptions: int = 0
 ) -> Verdict:
     """Judge several comparisons together, all of which must hold except for so many.
 
@@ -249,8 +257,6 @@ def _of_several(
     def deciding(some: Sequence[Estimate]) -> Estimate:
         return sorted(some, key=lambda one: sign * one.effect)[exceptions]
 
-    if lost:
-        return Verdict(UNDECIDED, deciding([*each]), "", digits, lost, at_floor=True)
     wrong = [one for one in each if one.is_apart and sign * one.effect < 0]
     if len(wrong) > exceptions:
         return Verdict(CONTRADICTED, deciding(wrong), "", digits)
@@ -264,7 +270,7 @@ def _of_several(
 
 
 def _correlation(evidence: Correlation, numbers: Numbers) -> Verdict:
-    (one, _), (other, performance) = evidence.of, evidence.with_
+    (one, _), (other, _) = evidence.of, evidence.with_
     pair = evidence.of, evidence.with_
     found = over_rows(numbers.cells, *pair, evidence.attention, evidence.rows)
     where = f"{TABLES[one].source} and {TABLES[other].source}"
@@ -274,10 +280,7 @@ def _correlation(evidence: Correlation, numbers: Numbers) -> Verdict:
     if found.estimate is None:
         same = f"all rows of {TABLES[other].source} have the same number"
         return Verdict(UNDECIDED, missing="; ".join(filter(None, (same, missing))))
-    lost = _lost(other, performance, evidence.attention, numbers)
-    word = UNDECIDED if lost else word_of(found.estimate, evidence.claimed)
-    told = "; ".join(filter(None, (lost, missing)))
-    return Verdict(word, found.estimate, "r", 2, told, at_floor=bool(lost))
+    return Verdict(word_of(found.estimate, evidence.claimed), found.estimate, "r", 2, missing)
 
 
 def _speed(evidence: Speed, numbers: Numbers) -> Verdict:
@@ -310,10 +313,9 @@ def _threshold(evidence: Threshold, numbers: Numbers) -> Verdict:
     where = f"{TABLES[evidence.table].source}, {evidence.attention} attention"
     if missing := _missing(evidence.rows, found, where):
         return Verdict(NOT_RUN, missing=missing)
-    lost = _lost(evidence.table, evidence.metric, evidence.attention, numbers)
     spread = pooled_spread(found.values())
     each = [above(found[row], evidence.value, spread) for row in evidence.rows]
-    return _of_several(evidence, each, lost)
+    return _of_several(evidence, each)
 
 
 def _computed(evidence: Computed) -> Verdict:
@@ -326,8 +328,16 @@ def _computed(evidence: Computed) -> Verdict:
     return Verdict(CONFIRMED if finding.holds else CONTRADICTED, found=finding.text)
 
 
-def _lost(table: str, metric: str, attention: str, numbers: Numbers) -> str:
-    """Say why a metric decides nothing: no row beats its best baseline; else empty."""
+def _at_floor(evidence: Evidence, numbers: Numbers) -> str:
+    """Say that no row beats the best trivial baseline of a metric; empty if one does."""
+    match evidence:
+        case Comparison() | Threshold():
+            table, metric = evidence.table, evidence.metric
+        case Correlation():
+            table, metric = evidence.with_
+        case _:
+            return ""
+    attention = evidence.attention
     why = numbers.table(table).no_row_above_floor(attention, TABLES[table].column(metric))
     return f"{TABLES[table].source}, {attention} attention: {why}" if why else ""
 

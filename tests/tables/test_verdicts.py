@@ -70,22 +70,21 @@ def test_the_interval_decides(rope, expected):
     assert word(mirrored, found) == expected
 
 
-def test_what_is_undecided_says_why():
-    """Without its floor the first would be confirmed; the second has one seed a row."""
+def test_without_a_row_above_the_baseline_a_claim_cannot_be_tested():
+    """Without its floor it would be confirmed."""
     values = {"base": (60.0, 61.0, 62.0), "rope": (50.0, 51.2, 52.1)}
     floors = {"table2": {"test_ppl": {"unigram": 40.0}}}
-    found = {"mini": {"one": judge(claim(below()), numbers(floors, **values))}}
-    page = render_claims((claim(below()),), found).markdown()
-    assert "**undecided** -9.90 (" in page
-    assert "); at the floor |" in page
-    assert "| `mini` | 0 | 0 | 1 | 0 | 0 | 1 | 0 | 0 |" in page
-    (data,) = as_data((claim(below()),), found)
-    assert data["verdicts"]["mini"]["at_floor"] is True
+    verdict = judge(claim(below()), numbers(floors, **values))
+    assert verdict.word == UNTESTED and verdict.estimate is None
+    page = render_claims((claim(below()),), {"mini": {"one": verdict}}).markdown()
+    assert "| `mini` | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |" in page
+    assert "can be told apart as better than *unigram*, 40" in page
+
+
+def test_one_seed_leaves_a_claim_undecided():
     found = {"mini": {"one": judge(claim(below()), numbers(base=(60.0,), rope=(50.0,)))}}
-    assert (
-        "| `mini` | 0 | 0 | 1 | 0 | 0 | 0 | 1 | 0 |"
-        in render_claims((claim(below()),), found).markdown()
-    )
+    page = render_claims((claim(below()),), found).markdown()
+    assert "| `mini` | 0 | 0 | 1 | 0 | 0 | 1 | 0 | 0 |" in page
 
 
 def test_what_is_undecided_over_seeds_says_how_many_would_decide():
@@ -268,7 +267,7 @@ def test_damaged_results_stop_nothing(root, make_result, capsys):
     assert logging.root.manager.disable == logging.INFO, "libraries have nothing to say to users"
     trained = [one for one in CLAIMS if not isinstance(one.evidence, Speed | Computed)]
     page = (root / "results" / "claims.md").read_text()
-    assert f"| `toy` | 0 | 0 | 0 | 0 | 0 | 0 | 0 | {len(trained)} | 0 |" in page
+    assert f"| `toy` | 0 | 0 | 0 | 0 | 0 | 0 | {len(trained)} | 0 |" in page
     for stem in ("claims", "claims-summary"):
         drawn = (root / "results" / f"{stem}.svg").read_text()
         assert f"{len(CLAIMS)} claims of the papers" in drawn and "not run" in drawn
@@ -308,24 +307,24 @@ def test_the_page_has_every_verdict_and_the_json_the_same():
     assert data["printed_effect"] == pytest.approx(-0.61)
 
 
-def test_the_best_scale_has_an_interval_off_the_floor():
-    def found(word, *, at_floor=False, low=-1.0):
-        return Verdict(word, Estimate(1.0, low, 2.0, 0.5, 3), at_floor=at_floor)
+def test_the_best_scale_has_an_interval():
+    def found(word, *, low=-1.0):
+        return Verdict(word, Estimate(1.0, low, 2.0, 0.5, 3))
 
-    none = Verdict("not run")
+    none, untested = Verdict("not run"), Verdict(UNTESTED)
     verdicts = {
         "mini": {
             "both": found("confirmed"),
-            "floor": found("undecided", at_floor=True),
+            "floor": untested,
             "alone": found("confirmed"),
-            "untested": found("undecided", at_floor=True),
+            "untested": found("undecided", low=None),
             "one seed": found("undecided", low=None),
         },
         "published": {
             "both": found("undecided"),
             "floor": none,
             "alone": none,
-            "untested": Verdict(UNTESTED),
+            "untested": untested,
             "one seed": found("undecided", low=None),
         },
     }
@@ -337,7 +336,8 @@ def test_the_best_scale_has_an_interval_off_the_floor():
         "untested": "published",
         "one seed": "published",
     }
-    assert set(verdicts["published"]) - set(without_needless(verdicts)["published"]) == {"alone"}
+    left_out = set(verdicts["published"]) - set(without_needless(verdicts)["published"])
+    assert left_out == {"alone", "floor"}
 
 
 def test_a_claim_says_where_the_corrected_verdict_of_its_table_is_a_tie():
