@@ -66,8 +66,8 @@ for row, seeds in rows.items():
 # ## Two rows: a difference, and how sure it is
 #
 # Runs of one seed see their data in the same order, so rows are compared seed by seed. `low` and
-# `high` are the 95 % interval, and a difference is told apart from chance where zero lies
-# outside of it. With one seed a row has no interval of its own: there `spread`, what seeds do in
+# `high` are the 95 % interval, and a difference is significant where zero lies outside of
+# it. With one seed a row has no interval of its own: there `spread`, what seeds do in
 # all rows, stands in for it.
 
 # %%
@@ -77,7 +77,7 @@ found = difference([rows["rope"]], [rows["lrpe_type2"]], spread)
 print(
     f"rope - lrpe_type2: {found.effect:+.2f}, between {found.low:+.2f} and {found.high:+.2f}, "
     f"over {found.seeds} seeds:",
-    "told apart" if found.is_apart else "not told apart",
+    "significant" if found.is_significant else "not significant",
 )
 
 # %% [markdown]

@@ -148,7 +148,7 @@ def _training(configs: Sequence[Config]) -> str:
     is_last = [bool(c.get("dataset", {}).get("disable_validation")) for c in configs]
     return (
         f"{length} of {_distinct(configs, _batch)}; peak learning rate {_distinct(rates, str)}, "
-        f"gradients clipped at {of('optimization', 'clip_norm')} (0.0 is not at all), layer "
+        f"gradients clipped at {of('optimization', 'clip_norm')} (0.0: no clipping), layer "
         f"normalisation {_distinct(configs, _normalization)} each block; evaluated: "
         f"{_distinct(is_last, lambda last: 'the last' if last else 'the best')} checkpoint."
     )

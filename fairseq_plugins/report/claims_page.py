@@ -168,8 +168,8 @@ _METHOD = (
     "Where a row is said to be better or worse than every other one, each pair is over its own "
     "seeds, and the least favourable is shown; one contradicts after Holm's correction over all. "
     "Of most rows, the pair is shown that makes them more than half.",
-    "Seeds of fine-tuned models (GLUE, SQuAD) are those of fine-tuning: a row's all start from one "
-    "pre-trained model, whose chance is in no interval.",
+    "Seeds of fine-tuned models (GLUE, SQuAD) are of the way back to the published model and of "
+    "fine-tuning; at `mini` of fine-tuning alone: a row's all start from one pre-trained model.",
     "Claims of mathematics are decided by a computation (`fairseq_plugins/analysis/theory.py`).",
     f"No number of seeds is given above {MOST_SEEDS}, or where the interval is not over seeds.",
     "Where the place is a table alone, its numbers say it and no sentence of the paper does.",

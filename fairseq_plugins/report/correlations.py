@@ -66,7 +66,7 @@ def _number(own: Column, column: Column, found: Mapping[MetricPair, Correlated])
         ours=f"{estimate.effect:+.{DIGITS}f}" if estimate else "",
         order=estimate.effect if estimate else None,
         sure=interval(estimate, DIGITS) if estimate else "",
-        mark=estimate is not None and estimate.is_apart,
+        mark=estimate is not None and estimate.is_significant,
     )
 
 

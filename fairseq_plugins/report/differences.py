@@ -8,7 +8,7 @@ from fairseq_plugins.papers.tables import MARK, Column, Row, Table
 from fairseq_plugins.statistics.inference import Estimate, Spread
 from fairseq_plugins.statistics.judged import BETTER, TIE, WORSE, Agreement, JudgedTable
 
-CANNOT = "no row has several seeds, so no two rows can be told apart and no ordering is claimed"
+CANNOT = "no row has several seeds, so no difference can be tested and no ordering is claimed"
 
 
 def interval(estimate: Estimate, digits: int, *, sign: str = "+") -> str:
@@ -62,7 +62,7 @@ def _against_table(table: Table, found: dict[str, Estimate]) -> str:
         [
             _shown(table, row),
             str(one.seeds or DASH),
-            f"{one.effect:+.{digits}f}{MARK if one.is_apart else ''}",
+            f"{one.effect:+.{digits}f}{MARK if one.is_significant else ''}",
             interval(one, digits),
             probability(one.adjusted),
         ]
@@ -151,7 +151,7 @@ def _agreement(judged: JudgedTable, agreement: Agreement) -> str:
         f"{agreement.count(None)} are ties."
     )
     if len(agreement.best) < len(agreement.ranking):
-        line += f" No row can be told apart as better than {_names(agreement.best)}."
+        line += f" No row is significantly better than {_names(agreement.best)}."
     header = ["In the paper", "gap in the paper", "gap here", "95 % interval", "p", "here"]
     lines, digits = [], table.ranked_by.digits
     words = {True: "holds", False: "reversed", None: TIE}
@@ -211,4 +211,4 @@ def _cell(table: Table, one: Estimate | None) -> str:
         return DASH
     digits = table.ranked_by.digits
     sure = "" if one.low is None else f" ({interval(one, digits)})"
-    return f"{one.effect:+.{digits}f}{MARK if one.is_apart else ''}{sure}"
+    return f"{one.effect:+.{digits}f}{MARK if one.is_significant else ''}{sure}"

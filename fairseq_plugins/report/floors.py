@@ -75,15 +75,15 @@ def floors_section(judged: JudgedTable) -> list[Section]:
         for attention in table.attentions
         if (lost := [t for c in columns if (t := judged.no_row_above_floor(attention, c))])
     ]
-    summary = "Trivial baselines on the same examples, from the training data alone."
+    summary = "Measured on the same examples, from the training data alone."
     page = markdown_table(["", *(column.label for column in columns)], lines, left=1)
     counted = [_over_examples(judged, a) for a in table.attentions]
     if any(counted):
         notes += [
-            "Rows that are better than a floor by an exact binomial test over the examples "
+            "Rows that are better than a baseline by an exact binomial test over the examples "
             "(one-sided, p < 0.05 after Holm's correction over all of an attention; several seeds "
-            "count by their mean). The floor counts as known, though it is measured on the same "
+            "count by their mean). The baseline counts as known, though it is measured on the same "
             "examples, and seeds are not in it: the test is generous.",
             *filter(None, counted),
         ]
-    return [Section("Floors", [summary, page, *notes])]
+    return [Section("Trivial baselines", [summary, page, *notes])]

@@ -100,7 +100,7 @@ def _line(
             ours=cell_text(seeds, column.digits) if seeds else "",
             order=mean(seeds.values()) if seeds else None,
             paper_order=printed.mean if printed else None,
-            mark=(one := compared[column.metric]) is not None and one.is_apart,
+            mark=(one := compared[column.metric]) is not None and one.is_significant,
             below_floor=bool(seeds) and rows is not None and name not in rows,
         )
     estimate, digits = compared[table.ranked_by.metric], table.ranked_by.digits

@@ -93,8 +93,11 @@ def observations(judged: JudgedTable) -> list[Section]:
     parts = [bullets(sentences)]
     if table.published_observations:
         published = bullets([f"{paper}: {text}" for paper, text in table.published_observations])
-        parts += ["**The papers saw**, with far larger models and mostly other texts:", published]
-    return [Section("What is seen", parts)]
+        parts += [
+            "**The papers observed**, with far larger models and mostly other texts:",
+            published,
+        ]
+    return [Section("Observations", parts)]
 
 
 def _describe_lengths(table: Table, results: Sequence[Result]) -> list[str]:
@@ -160,16 +163,18 @@ def _gains(judged: JudgedTable, lines: Mapping[str, Line], attention: str) -> st
     words = [
         f"`{row}` "
         + ", ".join(
-            f"{gap[row].effect:+.2f}{MARK if gap[row].is_apart else ''}" if row in gap else "-"
+            f"{gap[row].effect:+.2f}{MARK if gap[row].is_significant else ''}"
+            if row in gap
+            else "-"
             for gap in gaps
         )
         for row in rows
     ]
     buckets = ", ".join(BUCKETS[i] for i in buckets_present)
-    text = f"BLEU less that of `{judged.table.reference}` at {buckets} words: "
+    text = f"BLEU minus that of `{judged.table.reference}` at {buckets} words: "
     has_interval = any(estimate.p is not None for gap in gaps for estimate in gap.values())
     how_sure = (
-        f"{MARK} differs beyond chance, as in the table"
+        f"{MARK} is significant, as in the table"
         if has_interval
         else "with one seed of each row, no difference has an interval"
     )
@@ -199,4 +204,4 @@ def short_sample_sentences(judged: JudgedTable) -> list[Section]:
             sentences.append(
                 f"{text} With one seed no difference has an interval." if once else text
             )
-    return [Section("What is seen", [" ".join(sentences)])] if sentences else []
+    return [Section("Observations", [" ".join(sentences)])] if sentences else []

@@ -52,9 +52,9 @@ class PairwiseRuns:
         estimate = self.estimates[first, second]
         if estimate.p is None:
             return f"One seed of {first} and {second} says nothing of chance."
-        if not estimate.is_apart:
+        if not estimate.is_significant:
             return (
-                f"{first} and {second} cannot be told apart by these runs "
+                f"{first} and {second} do not differ significantly in these runs "
                 f"(p = {probability(estimate.adjusted)})."
             )
         is_second = (estimate.effect > 0) == self.column.higher_is_better

@@ -17,7 +17,7 @@ from scipy import special, stats
 CONFIDENCE = 0.95
 LEAST_SEEDS = 3  # that speak for themselves
 MOST_SEEDS = 100  # that are ever said to be enough
-SIGNIFICANT = 1 - CONFIDENCE  # p below which two rows are told apart
+SIGNIFICANT = 1 - CONFIDENCE  # p below which a difference is significant
 
 Seeds = Mapping[int, float]  # what a row measured, by seed
 K = TypeVar("K", bound=Hashable)
@@ -54,7 +54,7 @@ class Estimate:
     adjusted: float | None = None
 
     @property
-    def is_apart(self) -> bool:
+    def is_significant(self) -> bool:
         """Return whether the difference is significant, after the correction if there is one."""
         p = self.p if self.adjusted is None else self.adjusted
         return p is not None and p < SIGNIFICANT

@@ -99,7 +99,7 @@ class Pair:
     @property
     def holds(self) -> bool | None:
         """Return whether the results have the paper's order; None for a tie."""
-        return self.gap.effect > 0 if self.gap.is_apart else None
+        return self.gap.effect > 0 if self.gap.is_significant else None
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,9 @@ class Agreement:
     def best(self) -> tuple[str, ...]:
         """The rows than which no other row is significantly better."""
         beaten = {
-            pair.worse if pair.holds else pair.better for pair in self.pairs if pair.gap.is_apart
+            pair.worse if pair.holds else pair.better
+            for pair in self.pairs
+            if pair.gap.is_significant
         }
         return tuple(row for row in self.ranking if row not in beaten)
 
@@ -258,7 +260,7 @@ class JudgedTable:
         """Say whether a difference in the ranking column makes the first row better or worse."""
         if estimate.p is None:
             return ONE_SEED
-        if not estimate.is_apart:
+        if not estimate.is_significant:
             return TIE
         return BETTER if self.sign * estimate.effect > 0 else WORSE
 
@@ -305,7 +307,7 @@ class JudgedTable:
         found = by_family(
             self.table, {name: above(row, value, spread) for name, row in rows.items()}
         )
-        sure = {name: one for name, one in found.items() if one.is_apart or spread is None}
+        sure = {name: one for name, one in found.items() if one.is_significant or spread is None}
         return [name for name, one in sure.items() if sign * one.effect > 0]
 
     @_once
@@ -318,6 +320,6 @@ class JudgedTable:
         if self.rows_above(attention, column, value):
             return ""
         return (
-            f"no row's {column.label} can be told apart as better than *{name}*, "
+            f"no row's {column.label} is significantly better than *{name}*, "
             f"{value:.{column.digits}f}"
         )

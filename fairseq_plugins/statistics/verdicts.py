@@ -90,7 +90,7 @@ class Verdict:
     def is_corrected_tie(self) -> bool:
         """Return whether a decided claim is a tie on the table's page."""
         decided = self.word in (CONFIRMED, CONTRADICTED)
-        return decided and self.corrected is not None and not self.corrected.is_apart
+        return decided and self.corrected is not None and not self.corrected.is_significant
 
     @property
     def has_interval(self) -> bool:
@@ -257,7 +257,7 @@ def _of_several(
     def deciding(some: Sequence[Estimate]) -> Estimate:
         return sorted(some, key=lambda one: sign * one.effect)[exceptions]
 
-    wrong = [one for one in each if one.is_apart and sign * one.effect < 0]
+    wrong = [one for one in each if one.is_significant and sign * one.effect < 0]
     if len(wrong) > exceptions:
         return Verdict(CONTRADICTED, deciding(wrong), "", digits)
     unsure = [one for one in each if word_of(one, evidence.claimed) != CONFIRMED]

@@ -71,14 +71,14 @@ def test_the_page_says_what_longer_sources_do_to_each_row(make):
     ]
     (section,) = observations(JudgedTable.of(TABLE, made))
     said, _, saw = section.parts
-    assert section.heading == "What is seen" and "LRPE" in saw
+    assert section.heading == "Observations" and "LRPE" in saw
     falls, gains = said.splitlines()
     assert falls == (
         "- Linear attention, from sources of 1-10 words to those of 21-30: BLEU falls in 2 of 3 "
         "rows, least in `lrpe_type2` (30.00 to 31.00) and most in `base` (28.00 to 11.00)."
     )
     assert gains == (
-        "- Linear attention, BLEU less that of `base` at 1-10, 11-20, 21-30 words: `lrpe_type2` "
+        "- Linear attention, BLEU minus that of `base` at 1-10, 11-20, 21-30 words: `lrpe_type2` "
         "+2.00, -, +20.00; `rope` -1.00, +1.00, +2.00 (with one seed of each row, no difference "
         "has an interval)."
     )
@@ -94,7 +94,7 @@ def test_a_difference_beyond_chance_is_marked(make):
     ]
     (section,) = observations(JudgedTable.of(TABLE, made))
     said = section.text
-    assert "`rope` +20.20†, -0.33 († differs beyond chance, as in the table)." in said
+    assert "`rope` +20.20†, -0.33 († is significant, as in the table)." in said
 
 
 def test_nothing_is_said_of_one_bucket_or_of_none(make):

@@ -305,8 +305,8 @@ def test_the_page_says_which_rows_go_on_by_its_numbers_and_what_papers_saw(make)
         "above its own at 1x; the least rises `rope` (+100.0 %)."
     ) in page
     for name in ("KERPLE", "FIRE", "CoPE", "Sandwich", "YaRN", "Ruoss", "ALiBi", "survey"):
-        assert name in page.split("**The papers saw**")[1]
-    assert "What is seen" not in render(JudgedTable.of(TABLE, [made[4]]), "mini").markdown()
+        assert name in page.split("**The papers observed**")[1]
+    assert "Observations" not in render(JudgedTable.of(TABLE, [made[4]]), "mini").markdown()
 
 
 def test_a_rise_is_over_the_seeds_that_have_both_lengths(make):
@@ -425,7 +425,7 @@ def test_attentions_without_numbers_have_no_panel(make):
     assert titles == ["vanilla attention"] * 2
     alone = [make("learned", {2: None})]
     assert draw_panels(panels_of(TABLE, "lengths", alone), "title").axes == []
-    assert "What is seen" not in render(JudgedTable.of(TABLE, alone), "mini").markdown()
+    assert "Observations" not in render(JudgedTable.of(TABLE, alone), "mini").markdown()
 
 
 @pytest.mark.parametrize(("rise", "word"), [(0.01, CONFIRMED), (0.5, CONTRADICTED)])

@@ -80,9 +80,11 @@ def test_a_row_is_compared_with_itself_under_the_denominator_of_table_2(results)
     rows = ("rope", "lrpe_type2", "lrpe_type8")
     assert set(found) == {(r, a) for r in rows for a in ("floor_0", "plain")}
     assert found["rope", "floor_0"].effect == pytest.approx(10 + 0.5 / 3)
-    assert found["rope", "floor_0"].seeds == 3 and found["rope", "floor_0"].is_apart
+    assert found["rope", "floor_0"].seeds == 3 and found["rope", "floor_0"].is_significant
     assert found["lrpe_type8", "plain"].effect == pytest.approx(0.1)
-    assert found["lrpe_type8", "plain"].seeds == 0 and not found["lrpe_type8", "plain"].is_apart
+    assert (
+        found["lrpe_type8", "plain"].seeds == 0 and not found["lrpe_type8", "plain"].is_significant
+    )
     page = render(JudgedTable.of(FLOOR_SWEEP, results), "mini").markdown()
     section = page.partition("## Differences to clamped denominator\n")[2].partition("\n## ")[0]
     assert "of the same row with clamped denominator" in section

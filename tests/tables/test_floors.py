@@ -14,7 +14,7 @@ from fairseq_plugins.report.render import render
 from fairseq_plugins.statistics.comparisons import gather
 from fairseq_plugins.statistics.inference import above
 from fairseq_plugins.statistics.judged import JudgedTable, best_floor, floors_of
-from fairseq_plugins.statistics.verdicts import Numbers, judge
+from fairseq_plugins.statistics.verdicts import CONFIRMED, UNTESTED, Numbers, judge
 
 TEST = PERPLEXITIES[1]
 UNIGRAM = {
@@ -74,7 +74,7 @@ def test_rows_that_are_better_are_ordered(made):
     assert "| +183.80 |" in page
     assert "best row under vanilla" not in page, "nothing was run there"
     assert "1 stand in the paper's order" in page
-    assert "can be told apart as better than *" not in page
+    assert "is significantly better than *" not in page
     assert JudgedTable(TABLE_2, gather(results, PERPLEXITIES)).rows_above(
         "linear", TEST, 256.0
     ) == ["base", "rope"]
@@ -92,20 +92,20 @@ def test_rows_beyond_the_paper_are_no_part_of_how_sure_its_rows_are():
 def test_rows_that_are_not_better_are_in_no_order(made):
     """However sure their difference is."""
     page = render(JudgedTable.of(TABLE_2, made(300.0, 280.0)), "mini").markdown()
-    told = "no row's PPL (test) can be told apart as better than *unigram*, 256.00"
+    told = "no row's PPL (test) is significantly better than *unigram*, 256.00"
     assert f"**Linear attention**: {told}, so no ordering is claimed." in page
     assert "stand in the paper's order" not in page
 
 
-def test_claims_are_undecided_where_no_row_is_better_than_its_floor(made):
+def test_a_claim_needs_a_row_that_is_better_than_its_floor(made):
     lower = Comparison("table2", "test_ppl", "linear", ("rope",), ("base",), "below")
-    for values, word in (((80.0, 70.0), "confirmed"), ((300.0, 280.0), "undecided")):
+    for values, word in (((80.0, 70.0), CONFIRMED), ((300.0, 280.0), UNTESTED)):
         results = made(*values)
         cells = {"table2": gather(results, PERPLEXITIES)}
         numbers = Numbers(cells, {"table2": floors_of(TABLE_2, results)})
         verdict = judge(Claim("one", "A paper", "Table 1", "it is so", lower), numbers)
         assert verdict.word == word
-        assert ("unigram" in verdict.missing) == (word == "undecided")
+        assert ("unigram" in verdict.missing) == (word == UNTESTED)
 
 
 def test_floors_of_glue_are_by_column_and_on_average():

@@ -62,7 +62,7 @@ def test_rows_that_are_the_same_are_seldom_told_apart_however_many_there_are():
     for _ in range(trials):
         base, *rows = simulated(random, [0.0] * 8)
         found = together({i: difference([row], [base]) for i, row in enumerate(rows)})
-        wrong += any(one.is_apart for one in found.values())
+        wrong += any(one.is_significant for one in found.values())
     assert wrong / trials <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / trials)
 
 
@@ -75,7 +75,7 @@ def test_enough_seeds_are_the_fewest_that_decide_where_nothing_else_changes():
 
     enough = enough_seeds(over(4))
     assert enough in (26, 27)
-    assert not over(24).is_apart and over(28).is_apart
+    assert not over(24).is_significant and over(28).is_significant
     assert enough_seeds(over(4, -0.4)) == enough == enough_seeds(over(4, 0.1), 0.5)
     assert enough_seeds(over(4, 0.01)) is None, "more than are worth saying"
     assert enough_seeds(Estimate(0.4, -1.0, 1.8, 0.4)) is None, "not over seeds"
@@ -97,8 +97,8 @@ def test_the_resolution_is_where_single_seeds_begin_to_be_told_apart():
     spread = Spread(0.8, 6)
     edge = spread.resolution()
     assert edge == pytest.approx(2.447 * 0.8 * 2**0.5, rel=1e-3)  # Student's t of 6 degrees
-    assert not difference([{1: 10.0}], [{1: 10.0 + 0.999 * edge}], spread).is_apart
-    assert difference([{1: 10.0}], [{1: 10.0 + 1.001 * edge}], spread).is_apart
+    assert not difference([{1: 10.0}], [{1: 10.0 + 0.999 * edge}], spread).is_significant
+    assert difference([{1: 10.0}], [{1: 10.0 + 1.001 * edge}], spread).is_significant
 
 
 def test_the_spread_is_pooled_within_rows():
@@ -129,10 +129,10 @@ def test_fewer_than_three_common_seeds_are_compared_by_the_spread():
     spread = Spread(1.0, 10)
     two = difference([{1: 5.0, 2: 6.0}], [{1: 4.9, 2: 5.9001}], spread)
     assert (two.effect, two.seeds) == (pytest.approx(0.1, abs=1e-4), 0)
-    assert not two.is_apart
+    assert not two.is_significant
     same = {1: 5.0}
     copied = difference([same], [{**same, 2: 90.0, 3: 91.0}], Spread(1.0, 10))
-    assert copied.effect == 0.0 and not copied.is_apart
+    assert copied.effect == 0.0 and not copied.is_significant
     assert copied.high == pytest.approx(spread.resolution())
     apart = difference([same], [{2: 90.0, 3: 91.0}], spread)
     assert apart.effect == -85.5, "without a common seed all count"
@@ -140,12 +140,12 @@ def test_fewer_than_three_common_seeds_are_compared_by_the_spread():
 
 
 def test_above_a_number_without_seeds():
-    assert above({1: 10.0, 2: 10.2, 3: 9.9}, 5.0).is_apart
-    assert not above({1: 4.0, 2: 9.0, 3: 3.0}, 5.0).is_apart
+    assert above({1: 10.0, 2: 10.2, 3: 9.9}, 5.0).is_significant
+    assert not above({1: 4.0, 2: 9.0, 3: 3.0}, 5.0).is_significant
     assert above({1: 7.0, 2: 7.0001}, 5.0).p is None, "two say nothing of their spread"
     single = above({1: 7.0}, 5.0)
     assert (single.effect, single.p) == (2.0, None)
-    assert above({1: 7.0}, 5.0, Spread(0.1, 3)).is_apart
+    assert above({1: 7.0}, 5.0, Spread(0.1, 3)).is_significant
 
 
 @given(P_VALUES)
@@ -166,7 +166,7 @@ def test_what_has_no_p_value_is_not_among_those_read_together():
     sure = difference([{1: 0.0, 2: 0.1}], [{1: 9.0, 2: 9.2}])
     found = together({"a": sure, "b": difference([{1: 1.0}], [{1: 2.0}])})
     assert found["a"].adjusted == pytest.approx(sure.p)
-    assert (found["b"].adjusted, found["b"].is_apart) == (None, False)
+    assert (found["b"].adjusted, found["b"].is_significant) == (None, False)
 
 
 def test_every_pair_has_the_verdict_of_the_page():
@@ -189,4 +189,4 @@ def test_every_pair_has_the_verdict_of_the_page():
         names = (pair.worse, pair.better)
         ours = judged.get(names) or judged[names[::-1]].times(-1)
         assert (ours.times(sign).effect, ours.adjusted) == (pair.gap.effect, pair.gap.adjusted)
-        assert ours.is_apart is pair.gap.is_apart
+        assert ours.is_significant is pair.gap.is_significant

@@ -78,7 +78,7 @@ def test_without_a_row_above_the_baseline_a_claim_cannot_be_tested():
     assert verdict.word == UNTESTED and verdict.estimate is None
     page = render_claims((claim(below()),), {"mini": {"one": verdict}}).markdown()
     assert "| `mini` | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |" in page
-    assert "can be told apart as better than *unigram*, 40" in page
+    assert "is significantly better than *unigram*, 40" in page
 
 
 def test_one_seed_leaves_a_claim_undecided():
