@@ -15,7 +15,7 @@ def register(commands: Any) -> None:
     """Add the command to those of `fairseq-pe analyse`."""
     command = commands.add_parser(
         "awareness",
-        help="whether position vectors know how far the start and the end of a sequence are",
+        help="whether position vectors encode the distance to both ends of a sequence",
         description="Forward- and backward-awareness of encodings (dual positional encoding, "
         "Definitions 3.1 and 3.2, Properties 3.1 and 3.2, Corollaries 3.5 and 3.6), without any "
         "training, and heat maps of their vectors as in its Figures 2 and 6.",
@@ -25,14 +25,27 @@ def register(commands: Any) -> None:
         "encoding",
         nargs="*",
         metavar="ENCODING",
-        help=f"names (default: every absolute one, {', '.join(RELATIVE)})",
+        help=f"names of encodings (default: all absolute ones, {', '.join(RELATIVE)})",
     )
-    add("--options", default="", metavar="WORDS", help='of one encoding, as "scale=one"')
+    add(
+        "--options",
+        default="",
+        metavar="WORDS",
+        help='options of the encoding, such as "scale=one"',
+    )
     add("--width", type=int, metavar="C", help="features of a vector (default: 32)")
-    lengths, text = numbers("--lengths", 2), f"of heat maps (default: {LENGTHS})"
+    lengths, text = (
+        numbers("--lengths", 2),
+        f"sequence lengths of the heat maps (default: {LENGTHS})",
+    )
     add("--lengths", type=lengths, default=LENGTHS, metavar="N,N", help=text)
-    add("--seed", type=parse_seed, default=1, help="of what encodings draw")
-    add("--output", type=Path, metavar="DIR", help="also write figures, numbers and a page there")
+    add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
+    add(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="folder for figures, numbers and a page (default: print only)",
+    )
     command.set_defaults(run=_run)
 
 

@@ -27,28 +27,44 @@ def get_parser() -> argparse.ArgumentParser:
         "and seeds.",
     )
     add = parser.add_argument
-    text = "two or more encodings, or rows of configs/model"
+    text = "two or more encodings, or names of files in configs/model"
     add("encodings", nargs="+", metavar="A B", help=text)
     data = parser.add_mutually_exclusive_group(required=True)
-    text = "UTF-8, plain, .xz or .gz"
+    text = "text to train and test on: UTF-8, plain, .xz or .gz"
     data.add_argument("--text", type=Path, metavar="FILE", help=text)
-    text = "labelled examples, for which `fairseq-pe finetune` fine-tunes a published model from "
-    text += "each seed, without a limit in minutes"
+    text = "labelled examples in place of a text: `fairseq-pe finetune` fine-tunes a published "
+    text += "model on them from each seed, without a time limit"
     data.add_argument("--labelled", type=Path, metavar="TSV", help=text)
-    add("--start", type=Path, metavar="START", help="of --labelled (default: checkpoints/start)")
-    add("--minutes", type=float, default=10.0, metavar="N", help="for all of it (default: 10)")
-    add("--attention", choices=finetune.ATTENTIONS, default="vanilla", help="(default: vanilla)")
-    text = "of every encoding; more where time is left, fewer where it is short (default: 5)"
+    add(
+        "--start",
+        type=Path,
+        metavar="START",
+        help="published model for --labelled (default: checkpoints/start)",
+    )
+    add(
+        "--minutes",
+        type=float,
+        default=10.0,
+        metavar="N",
+        help="time limit of the whole comparison (default: 10)",
+    )
+    add(
+        "--attention",
+        choices=finetune.ATTENTIONS,
+        default="vanilla",
+        help="attention of all models (default: vanilla)",
+    )
+    text = "seeds of every encoding; more if time is left, fewer if it is short (default: 5)"
     add("--seeds", type=int, default=5, metavar="N", help=text)
-    text = "of the subwords that are learned from the text (default: 500)"
+    text = "BPE merges to learn from the text (default: 500)"
     add("--merges", type=int, default=500, metavar="N", help=text)
     add(
         "--name",
         type=study_name,
         metavar="WORD",
-        help="of its folder (default: A-B-attention-FILE)",
+        help="name of the results' folder (default: A-B-attention-FILE)",
     )
-    add("--force", action="store_true", help="make anew what was compared before")
+    add("--force", action="store_true", help="repeat a comparison that is done")
     add_folder_options(parser)
     return parser
 

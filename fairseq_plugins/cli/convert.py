@@ -39,9 +39,11 @@ def get_parser() -> argparse.ArgumentParser:
     for name, what in SOURCES.items():
         own = commands.add_parser(name)
         own.add_argument("source", type=Path, metavar="SOURCE", help=what)
-        text = "folder to make; it must not exist"
+        text = "folder to write; it must not exist"
         own.add_argument("output", type=Path, metavar="OUTPUT", help=text)
-        add_folder(own, "--bpe", f"pieces of a RoBERTa (default: data/gpt2_bpe, made by {made_by})")
+        add_folder(
+            own, "--bpe", f"GPT-2's BPE of a RoBERTa (default: data/gpt2_bpe, made by {made_by})"
+        )
     text = "folder with the WordPiece tokenizer of its data: write a BERT"
     add_folder(commands.choices["to-huggingface"], "--tokenizer", text)
     return parser

@@ -19,7 +19,7 @@ def register(commands: Any) -> None:
         "attention and their performance, as Table 5 of the BERT paper: makes "
         "results/bert_table5/<scale>.md and .json from the results there are. Trains nothing.",
     )
-    text = "(default: every scale with results)"
+    text = "scale of the results (default: every scale with results)"
     command.add_argument("--scale", choices=SCALE_NAMES, help=text)
     command.set_defaults(run=_run)
 

@@ -34,10 +34,10 @@ def get_parser() -> argparse.ArgumentParser:
         "masked model is scored on the tokens that its training would mask.",
     )
     add = parser.add_argument
-    add("--path", type=Path, required=True, metavar="FILE", help="the checkpoint")
-    add("--data", type=Path, required=True, metavar="DIR", help="the folder of the data")
+    add("--path", type=Path, required=True, metavar="FILE", help="checkpoint")
+    add("--data", type=Path, required=True, metavar="DIR", help="data folder")
     add("--split", default="valid", help="train, valid or test (default: valid)")
-    text = "tokens of a sample with its context; several are a line each (default: as trained)"
+    text = "tokens of a sample with its context; one line of output each (default: as trained)"
     add("--lengths", type=numbers("--lengths", 1), default=(), metavar="N,...", help=text)
     add(
         "--context-window",
@@ -55,7 +55,7 @@ def get_parser() -> argparse.ArgumentParser:
         "of a masked model that of its training)",
     )
     add_adaptation(parser)
-    add("--seed", type=parse_seed, default=1, metavar="N", help="of masks and draws (default: 1)")
+    add("--seed", type=parse_seed, default=1, metavar="N", help="random seed (default: 1)")
     add("--device", metavar="DEVICE", help="cpu, cuda or cuda:N (default: a GPU if there is one)")
     add(
         "--allow-skipped",
@@ -63,7 +63,10 @@ def get_parser() -> argparse.ArgumentParser:
         help="leave out samples that are longer than a length; without it they are an error",
     )
     add(
-        "--output", type=Path, metavar="FILE", help="JSON to write, with where the numbers are from"
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="JSON file to write, with the provenance of the numbers",
     )
     return parser
 

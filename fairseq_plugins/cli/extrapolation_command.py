@@ -18,20 +18,31 @@ def register(commands: Any) -> None:
     summary = "the losses of a checkpoint at multiples of its training length, as JSON"
     command = commands.add_parser("extrapolation", help=summary, description=summary)
     add = command.add_argument
-    add("--path", type=Path, required=True, metavar="CHECKPOINT", help="a language model")
-    add("--data", type=Path, required=True, metavar="DIR", help="the folder of the data")
+    add(
+        "--path",
+        type=Path,
+        required=True,
+        metavar="CHECKPOINT",
+        help="checkpoint of a language model",
+    )
+    add("--data", type=Path, required=True, metavar="DIR", help="data folder")
     add("--split", default="test", help="train, valid or test (default: test)")
-    add("--lengths", default=LENGTHS, metavar="1x,2x", help=f"(default: {LENGTHS})")
+    add(
+        "--lengths",
+        default=LENGTHS,
+        metavar="1x,2x",
+        help=f"multiples of the training length (default: {LENGTHS})",
+    )
     add(
         "--tokens",
         type=int,
         default=TOKENS,
         metavar="N",
-        help=f"of the split that are read, from its beginning (default: {TOKENS})",
+        help=f"tokens to read from the start of the split (default: {TOKENS})",
     )
-    add("--seed", type=parse_seed, default=1, help="of masks, and of encodings that draw")
+    add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
     add_adaptation(command)
-    add("--cpu", action="store_true", help="even where there is a GPU")
+    add("--cpu", action="store_true", help="run on the CPU, even where there is a GPU")
     command.set_defaults(run=_run)
 
 

@@ -44,15 +44,14 @@ def register(commands: Any) -> None:
     )
     add = command.add_argument
     known = ", ".join(map(str, NUMBERS))
-    add("number", type=number, choices=NUMBERS, metavar="N", help=f"of {known}")
+    add("number", type=number, choices=NUMBERS, metavar="N", help=f"number of the figure: {known}")
     add(
         "--checkpoint",
         action="append",
         default=[],
         metavar="[LABEL=]PATH",
         help="a checkpoint of pe_roberta, pe_transformer_lm or pe_transformer, or the folder of a "
-        "published BERT or RoBERTa, of Hugging Face or from `fairseq-pe prepare start`; may be "
-        "given several times",
+        "published BERT or RoBERTa, of Hugging Face or from `fairseq-pe prepare start`; repeatable",
     )
     add(
         "--data",
@@ -60,20 +59,30 @@ def register(commands: Any) -> None:
         action="append",
         default=[],
         metavar="DIR",
-        help="with its dictionaries: one for all checkpoints, or one for each in their order; a "
-        "folder has its own",
+        help="data folder with the dictionaries: one for all checkpoints, or one for each in their "
+        "order; not needed for folders of published models",
     )
-    add("--output", type=Path, metavar="STEM", help="path of the files without a suffix")
-    add("--length", type=int, metavar="T", help="positions (default: 128, or what a model reads)")
-    add("--words", type=int, metavar="N", help="of probes (default: 100, as in Appendix J)")
-    add("--seed", type=parse_seed, default=1, help="of the words, and of encodings that draw")
+    add("--output", type=Path, metavar="STEM", help="path of the output files, without suffix")
+    add(
+        "--length",
+        type=int,
+        metavar="T",
+        help="number of positions (default: 128, or the model's longest input)",
+    )
+    add(
+        "--words",
+        type=int,
+        metavar="N",
+        help="number of words to average over (default: 100, as in Appendix J)",
+    )
+    add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
     add(
         "--scale",
         choices=SCALE_NAMES,
-        help="of the models that the tables leave in checkpoints/ at this scale, in place of "
-        "--checkpoint; of their results in figure 5 (default there: mini)",
+        help="use the tables' models in checkpoints/ at this scale, in place of --checkpoint; for "
+        "figure 5 their results (default there: mini)",
     )
-    add("--cpu", action="store_true", help="even where there is a GPU")
+    add("--cpu", action="store_true", help="run on the CPU, even where there is a GPU")
     command.set_defaults(run=_run)
 
 

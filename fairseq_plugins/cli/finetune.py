@@ -29,30 +29,40 @@ def get_parser() -> argparse.ArgumentParser:
     add("data", type=Path, metavar="DATA", help="labelled examples (.tsv, plain, .xz or .gz)")
     text = "folder or checkpoint of `fairseq-pe prepare start` (default: checkpoints/start)"
     add("--start", type=Path, metavar="START", help=text)
-    text = "names separated by commas (default: base, the start as it is)"
+    text = "encodings, separated by commas (default: base, the unchanged start)"
     add("--encoding", type=words("--encoding"), default="base", metavar="NAMES", help=text)
-    add("--attention", choices=ATTENTIONS, default="vanilla", help="(default: vanilla)")
-    text = "of adaptation and fine-tuning (default: 1)"
+    add(
+        "--attention",
+        choices=ATTENTIONS,
+        default="vanilla",
+        help="attention of all models (default: vanilla)",
+    )
+    text = "seeds of adaptation and fine-tuning (default: 1)"
     add("--seeds", type=seeds, default="1", metavar="N,N", help=text)
     text = "labelled examples to measure on (default: a tenth of DATA, drawn by a fixed seed)"
     add("--valid", type=Path, metavar="FILE", help=text)
-    text = "the same columns without `label`: predictions of the first encoding and seed"
+    text = "unlabelled examples to predict with the first encoding and seed"
     add("--predict", type=Path, metavar="FILE", help=text)
     text = "kind of the labels (default: numbers where all are and one has a point, else classes)"
     add("--labels", choices=("classes", "number"), help=text)
-    add("--text", type=Path, metavar="FILE", help="more plain text to adapt on, a line a sentence")
-    add_number(parser, "--epochs", 3, "of the fine-tuning")
-    add_number(parser, "--batch-size", 32, "examples of an update")
-    add_number(parser, "--lr", 5e-5, "learning rate of the fine-tuning")
-    add_number(parser, "--max-length", 128, "tokens of an example; longer ones are cut")
+    add(
+        "--text",
+        type=Path,
+        metavar="FILE",
+        help="additional plain text to adapt on, one sentence per line",
+    )
+    add_number(parser, "--epochs", 3, "epochs of fine-tuning")
+    add_number(parser, "--batch-size", 32, "examples per update")
+    add_number(parser, "--lr", 5e-5, "learning rate of fine-tuning")
+    add_number(parser, "--max-length", 128, "tokens per example; longer ones are cut")
     text = (
-        "updates of the adaptation, of 1,024 tokens; more bring it nearer to the start "
-        "(default: 100 to 300, 25 passes over its text)"
+        "updates of adaptation, of 1,024 tokens each; more bring the model nearer to the start "
+        "(default: 25 passes over the text, but 100 to 300 updates)"
     )
     add("--adapt-updates", type=int, metavar="N", help=text)
     text = "folder of models, scores and predictions (default: checkpoints/finetune/DATA)"
     add("--output", type=Path, metavar="DIR", help=text)
-    add("--force", action="store_true", help="train again what is there")
+    add("--force", action="store_true", help="repeat runs that are done")
     add_folder_options(parser)
     return parser
 

@@ -23,14 +23,26 @@ def register(commands: Any) -> None:
         "under `infinite`.",
     )
     add = command.add_argument
-    add("--path", type=Path, required=True, metavar="CHECKPOINT", help="of any of our models")
-    add("--data", type=Path, required=True, metavar="DIR", help="with the dictionaries")
+    add(
+        "--path",
+        type=Path,
+        required=True,
+        metavar="CHECKPOINT",
+        help="checkpoint of any model of this package",
+    )
+    add("--data", type=Path, required=True, metavar="DIR", help="data folder with the dictionaries")
     add("--output", type=Path, metavar="FILE", help="also write the weights (T, T) as .npy")
-    add("--words", type=int, default=WORDS, metavar="N", help=f"drawn (default: {WORDS})")
-    longest = f"of a sentence (default: {LENGTH}, or all that the model can read if that is less)"
+    add(
+        "--words",
+        type=int,
+        default=WORDS,
+        metavar="N",
+        help=f"number of words to draw (default: {WORDS})",
+    )
+    longest = f"tokens of a sentence (default: {LENGTH}, or the model's longest input if shorter)"
     add("--length", type=int, metavar="N", help=longest)
-    add("--seed", type=parse_seed, default=1, help="of the words, and of encodings that draw")
-    add("--cpu", action="store_true", help="even where there is a GPU")
+    add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
+    add("--cpu", action="store_true", help="run on the CPU, even where there is a GPU")
     command.set_defaults(run=_run)
 
 

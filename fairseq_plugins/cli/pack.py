@@ -25,14 +25,32 @@ def get_parser() -> argparse.ArgumentParser:
         "commands that measure them. A model whose numbers are not those of its result is refused.",
     )
     add = parser.add_argument
-    add("--table", default="table2", choices=sorted(TABLES), metavar="NAME", help="(table2)")
-    add("--scale", default="mini", choices=SCALE_NAMES, help="(default: mini)")
+    add(
+        "--table",
+        default="table2",
+        choices=sorted(TABLES),
+        metavar="NAME",
+        help="table of the models (default: table2)",
+    )
+    add("--scale", default="mini", choices=SCALE_NAMES, help="scale of the models (default: mini)")
     default = "rope,lrpe_type2,none"
-    add("--rows", type=words("--rows"), default=default, metavar="A,B", help=f"({default})")
+    add(
+        "--rows",
+        type=words("--rows"),
+        default=default,
+        metavar="A,B",
+        help=f"rows to pack (default: {default})",
+    )
     default = ",".join(ATTENTIONS)
     kinds = words("--attention")
-    add("--attention", type=kinds, default=default, metavar="A,B", help=f"({default})")
-    add("--seeds", type=seeds, default="1", metavar="N,N", help="(default: 1)")
+    add(
+        "--attention",
+        type=kinds,
+        default=default,
+        metavar="A,B",
+        help=f"attentions to pack (default: {default})",
+    )
+    add("--seeds", type=seeds, default="1", metavar="N,N", help="seeds to pack (default: 1)")
     text = f"folder of the packed models (default: {OUTPUT})"
     add("--output", type=Path, default=OUTPUT, metavar="DIR", help=text)
     add_folder_options(parser)

@@ -14,18 +14,31 @@ _LONGEST = 8192  # positions: a picture is of every two of them
 
 def register(commands: Any) -> None:
     """Add the command to those of `fairseq-pe analyse`."""
-    summary = "what an encoding does without training: PNG, SVG, JSON, and its canonical form"
+    summary = "pictures of an untrained encoding: PNG, SVG, JSON, and its canonical form"
     command = commands.add_parser("picture", help=summary, description=summary)
     add = command.add_argument
-    text = "its name, as rope or base+alibi; of several a picture side by side, too"
+    text = "names of encodings, such as rope or base+alibi; several are also drawn side by side"
     add("encodings", nargs="*", metavar="ENCODING", help=text)
-    add("--all", action="store_true", help="every name there is, with a README.md of all of them")
-    add("--output", type=Path, default=OUTPUT, metavar="DIR", help=f"(default: {OUTPUT})")
     add(
-        "--options", default="", metavar="WORDS", help='of the encoding, as "base=500 rotated=half"'
+        "--all",
+        action="store_true",
+        help="draw all encodings, and write a README.md with the pictures",
     )
-    add("--length", type=int, metavar="N", help="positions that are looked at (default: 129)")
-    add("--seed", type=parse_seed, default=1, help="of words, and of what an encoding draws")
+    add(
+        "--output",
+        type=Path,
+        default=OUTPUT,
+        metavar="DIR",
+        help=f"folder for the files (default: {OUTPUT})",
+    )
+    add(
+        "--options",
+        default="",
+        metavar="WORDS",
+        help='options of the encoding, such as "base=500 rotated=half"',
+    )
+    add("--length", type=int, metavar="N", help="number of positions (default: 129)")
+    add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
     command.set_defaults(run=_run)
 
 

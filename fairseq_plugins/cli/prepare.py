@@ -67,7 +67,7 @@ def get_parser() -> argparse.ArgumentParser:
         f"  {' '.join(typed.split()[1:]):<18} {ABOUT[script]}"
         for script, typed in PROGRAM_COMMANDS.items()
     ]
-    about = "Make a data folder, by default below data/, or a start:"
+    about = "Prepare a data folder, by default below data/, or a published model:"
     parser = Parser(
         prog=PROGRAM,
         description="\n".join([about, "", *lines]),
@@ -77,7 +77,7 @@ def get_parser() -> argparse.ArgumentParser:
     firsts = dict.fromkeys(typed.split()[1] for typed in [*PROGRAM_COMMANDS.values(), "prepare lm"])
     parser.add_argument("what", choices=[*firsts])
     parser.add_argument(
-        "source", nargs="?", metavar="source", help="as above, where there are several"
+        "source", nargs="?", metavar="source", help="corpus, for kinds with several (see above)"
     )
     return parser
 

@@ -40,17 +40,34 @@ def get_parser() -> argparse.ArgumentParser:
         "took is added to the page.",
     )
     add = parser.add_argument
-    tables, text = words("--tables", [*TABLES]), f"(default: {names})"
+    tables, text = words("--tables", [*TABLES]), f"tables to rehearse (default: {names})"
     add("--tables", type=tables, default=names, metavar="A,B", help=text)
-    text = "(default: all rows of the tables)"
+    text = "rows to rehearse (default: all rows of the tables)"
     known = sorted({row for table in TABLES.values() for row in table.row_names})
     add("--rows", type=words("--rows", known), metavar="A,B", help=text)
-    add("--tflops", type=float, default=TFLOPS, metavar="N", help=f"of a GPU (default: {TFLOPS:g})")
-    add("--train", default="", metavar="KINDS", help="of lm, mlm, mt, joined by commas")
-    text = "of a training, 2 to 8 (default: as many as fit into the free memory)"
+    add(
+        "--tflops",
+        type=float,
+        default=TFLOPS,
+        metavar="N",
+        help=f"speed of a GPU in 10^12 operations a second (default: {TFLOPS:g})",
+    )
+    add(
+        "--train",
+        default="",
+        metavar="KINDS",
+        help="kinds to train: lm, mlm, mt, separated by commas (default: none)",
+    )
+    text = "processes of a training, 2 to 8 (default: as many as fit into the free memory)"
     add("--processes", type=number("--processes", 1), metavar="N", help=text)
     add_folder_options(parser, ["data", "checkpoints"])
-    add("--output", type=Path, default=OUTPUT, metavar="FILE", help=f"(default: {OUTPUT})")
+    add(
+        "--output",
+        type=Path,
+        default=OUTPUT,
+        metavar="FILE",
+        help=f"page to write (default: {OUTPUT})",
+    )
     return parser
 
 

@@ -27,12 +27,23 @@ def get_parser() -> argparse.ArgumentParser:
     """Build the parser of the command line."""
     parser = Parser(
         prog="fairseq-pe report",
-        description="Makes a site of results/ and benchmarks/results/ that opens from a file: "
+        description="Make a site of results/ and benchmarks/results/ that opens from a file: "
         "claims, tables with their runs, comparisons, encodings, figures, speed.",
     )
     add = parser.add_argument
-    add("--root", type=Path, default=ROOT, metavar="DIR", help="the folder that holds results/")
-    add("--output", type=Path, metavar="DIR", help=f"(default: {OUTPUT} in --root)")
+    add(
+        "--root",
+        type=Path,
+        default=ROOT,
+        metavar="DIR",
+        help="folder with results/ (default: the repository)",
+    )
+    add(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help=f"folder of the site (default: {OUTPUT} in --root)",
+    )
     return parser
 
 

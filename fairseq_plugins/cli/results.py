@@ -27,12 +27,24 @@ def get_parser() -> argparse.ArgumentParser:
         "95 % intervals, n the number of seeds).",
     )
     parser.add_argument(
-        "tables", nargs="*", metavar="TABLE", help="as `fairseq-pe table` takes it (default: all)"
+        "tables",
+        nargs="*",
+        metavar="TABLE",
+        help="names of tables, as for `fairseq-pe table` (default: all)",
     )
-    parser.add_argument("--scale", choices=SCALE_NAMES, help="(default: all; for cells mini)")
-    parser.add_argument("--study", metavar="NAME", help="runs with settings of their own")
-    parser.add_argument("--format", choices=(*DATA, *CELLS), default="csv", help="(default: csv)")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="(default: the terminal)")
+    parser.add_argument(
+        "--scale", choices=SCALE_NAMES, help="scale (default: all; for markdown and latex mini)"
+    )
+    parser.add_argument("--study", metavar="NAME", help="name of a custom run")
+    parser.add_argument(
+        "--format",
+        choices=(*DATA, *CELLS),
+        default="csv",
+        help="format of the output (default: csv)",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="file to write (default: standard output)"
+    )
     return parser
 
 

@@ -38,12 +38,17 @@ def get_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = Parser(
         prog="fairseq-pe status",
-        description="Shows which runs are done, running, waiting (with Slurm's reason), failed "
+        description="Show which runs are done, running, waiting (with Slurm's reason), failed "
         "(with the last lines of the log) or interrupted. On a terminal it updates until Ctrl-C.",
     )
     add = parser.add_argument
-    add("tables", nargs="*", metavar="TABLE", help=f"among {', '.join(_TABLES)} (default: all)")
-    add("--scale", choices=SCALE_NAMES, help="(default: all)")
+    add(
+        "tables",
+        nargs="*",
+        metavar="TABLE",
+        help=f"tables to show: {', '.join(_TABLES)} (default: all)",
+    )
+    add("--scale", choices=SCALE_NAMES, help="scale to show (default: all)")
     add("--all", action="store_true", help="also list the runs that are done")
     add("--once", action="store_true", help="print once, also on a terminal")
     add("--json", action="store_true", help="print everything as JSON")

@@ -66,9 +66,9 @@ def setting(text: str) -> str:
 
 def _default_rows(table: Table) -> str:
     if table.evaluate_only:
-        return "those whose model is in checkpoints/; one that is named is trained first"
-    beyond = "every other encoding" if table.takes_any_encoding else "none"
-    return f"those, and beyond them {beyond}"
+        return "those whose model is in checkpoints/; a named one is trained first"
+    others = ", and every other encoding" if table.takes_any_encoding else ""
+    return f"the paper's{others}"
 
 
 def get_parser(name: str) -> Parser:
@@ -94,20 +94,20 @@ def get_parser(name: str) -> Parser:
 def _add_cells(parser: Parser, table: Table) -> None:
     """Add the options that choose scale, rows, attentions, seeds, lengths and start."""
     add = parser.add_argument
-    text = "(default: that of the study named, else mini, on a CPU)"
+    text = "model and data sizes (default: mini, for a CPU; with --name the study's)"
     add("--scale", choices=SCALE_NAMES, help=text)
-    text = "names of encodings or of files in configs/model, or `paper` for the paper's own "
+    text = "rows: encodings, files in configs/model, or `paper` for the paper's own rows "
     text += f"(default: {_default_rows(table)})"
     add("--rows", type=words("--rows"), metavar="A,B", help=text)
     known, default = [*table.attentions, *table.extra_attentions], [*table.attentions]
-    kind, text = words("--attention", known), f"among {', '.join(known)} "
+    kind, text = words("--attention", known), f"attentions, among {', '.join(known)} "
     text += f"(default: {','.join(default)})"
     add("--attention", type=kind, default=default, metavar="A,B", help=text)
     several = ",".join(map(str, table.seeds))
     text = "1" if len(table.seeds) == 1 else f"{several} at scale paper, else 1"
-    add("--seeds", type=seeds, metavar="1,2", help=f"(default: {text})")
+    add("--seeds", type=seeds, metavar="1,2", help=f"random seeds (default: {text})")
     if table.lengths:
-        text = "in those of the training; what a result has already stays "
+        text = "lengths to evaluate, in multiples of the training length; done ones stay "
         text += f"(default: {','.join(f'{factor}x' for factor in table.lengths)})"
         add("--lengths", type=lengths, default=(), metavar="1x,2x", help=text)
     if table.may_start_published:
@@ -122,7 +122,7 @@ def _add_cells(parser: Parser, table: Table) -> None:
 def _add_machines(parser: Parser) -> None:
     """Add the options of GPUs, runs at once, checkpoints and Slurm."""
     add = parser.add_argument
-    text = "GPUs of one run; the total batch stays what it is (default: 8 at scale paper, "
+    text = "GPUs of one run; the total batch stays the same (default: 8 at scale paper, "
     add("--gpus", type=int, metavar="N", help=f"{text}1 at small, else 0, a CPU)")
     add(
         "--jobs",
@@ -136,9 +136,9 @@ def _add_machines(parser: Parser) -> None:
         "--keep",
         choices=get_args(Retention),
         default="all",
-        help="which checkpoints stay when a run is measured: last, the measured and the last one; "
-        "best, the measured one; all (default); tuned, the measured one, also of every "
-        "fine-tuning. Tables that start from a run need the measured one only",
+        help="checkpoints to keep after evaluation: all (default); last, the evaluated one and "
+        "the last; best, the evaluated one; tuned, the evaluated one, also of every fine-tuning. "
+        "Tables that start from a run need the evaluated one only",
     )
     add(
         "--slurm",
@@ -158,16 +158,16 @@ def _add_actions(parser: Parser) -> None:
     """Add the options of what is done with the runs."""
     add = parser.add_argument
     add("--dry-run", action="store_true", help="print the commands and do nothing")
-    add("--render", action="store_true", help="only make the page of the existing results")
+    add("--render", action="store_true", help="only make the page from existing results")
     add("--phases", action="store_true", help="print how long each phase of the trained runs took")
-    add("--force", action="store_true", help="train again what is done")
+    add("--force", action="store_true", help="repeat runs that are done")
     add(
         "--missing-checkpoints",
         action="store_true",
         help="train rows again whose checkpoint is missing, as in a new clone; their results stay, "
         "and the new numbers are printed",
     )
-    text = "train the published runs here, into results/local"
+    text = "train the published runs again, into results/local"
     add("--rerun", action="store_true", help=text)
     text = "show each run's loss in TensorBoard (below outputs/tensorboard) or Weights & Biases"
     add("--log", choices=TRACKERS, help=text)
@@ -183,17 +183,27 @@ def get_paper_parser() -> Parser:
         "runs: fairseq-pe status",
     )
     add = parser.add_argument
-    add("--paper", choices=[*PAPERS], default="lrpe", help="(default: lrpe)")
-    add("--scale", choices=SCALE_NAMES, default="mini", help="(default: mini, on a CPU)")
-    text = "as the tables have it (default: each paper's)"
+    add("--paper", choices=[*PAPERS], default="lrpe", help="the paper (default: lrpe)")
+    add(
+        "--scale",
+        choices=SCALE_NAMES,
+        default="mini",
+        help="model and data sizes (default: mini, for a CPU)",
+    )
+    text = "rows of all tables (default: each table's)"
     add("--rows", type=words("--rows"), metavar="A,B", help=text)
-    add("--seeds", type=seeds, metavar="1,2", help="(default: each table's)")
-    add("--gpus", type=int, metavar="N", help="of one run (default: each table's)")
-    add("--slurm", action="store_true", help="submit all of it")
+    add("--seeds", type=seeds, metavar="1,2", help="random seeds (default: each table's)")
+    add("--gpus", type=int, metavar="N", help="GPUs of one run (default: each table's)")
+    add("--slurm", action="store_true", help="submit everything with sbatch")
     add("--jobs", type=int, default=1, metavar="N", help="with --slurm: runs in one job")
     add("--max-running", type=number("--max-running", 0), default=0, metavar="N", help=_MAX_RUNNING)
-    add("--keep", choices=get_args(Retention), default="all", help="as the tables have it")
-    text = "operations a second of one GPU, in 10^12, for GPU-hours (default: 40, a guess)"
+    add(
+        "--keep",
+        choices=get_args(Retention),
+        default="all",
+        help="checkpoints to keep, as for a table",
+    )
+    text = "speed of a GPU in 10^12 operations a second, to estimate GPU-hours (default: 40)"
     add("--tflops", type=float, default=TFLOPS, metavar="X", help=text)
     add("--dry-run", action="store_true", help="print the plan and its cost, and do nothing")
     return parser
@@ -204,10 +214,14 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
         "custom data, budget and settings",
         "With any of these the results are in results/<table>/<name>, beside the published ones.",
     )
-    own.add_argument("--name", type=study_name, metavar="WORD", help="(default: own)")
+    own.add_argument(
+        "--name", type=study_name, metavar="WORD", help="name of the results' folder (default: own)"
+    )
     text = "train and evaluate on this folder, made by `fairseq-pe prepare`"
     own.add_argument("--data", type=Path, metavar="DIR", help=text)
-    own.add_argument("--updates", type=number("--updates", 1), metavar="N", help="of each training")
+    own.add_argument(
+        "--updates", type=number("--updates", 1), metavar="N", help="updates of each training"
+    )
     own.add_argument(
         "--set",
         type=setting,

@@ -52,11 +52,11 @@ def get_chooser() -> Parser:
     chooser = Parser(
         prog="fairseq-pe table",
         usage="%(prog)s NAME [options]",
-        description="\n".join(["Make a table or figure of the papers.", "", *lines]),
+        description="\n".join(["Make a table or figure of a paper.", "", *lines]),
         epilog="`fairseq-pe table table2 --help` shows the options of one.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    chooser.add_argument("table", choices=[*about], metavar="NAME", help="as above")
+    chooser.add_argument("table", choices=[*about], metavar="NAME", help="one of the names above")
     return chooser
 
 

@@ -62,7 +62,7 @@ def add_folder_options(
             type=Path,
             dest=f"place_{kind}",
             metavar="DIR",
-            help=f"folder of all {kind} (default: ${FOLDER_VARIABLES[kind]}, or ./{kind})",
+            help=f"folder with all {kind} (default: ${FOLDER_VARIABLES[kind]}, or ./{kind})",
         )
 
 
