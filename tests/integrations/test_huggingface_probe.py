@@ -24,9 +24,8 @@ def chunks_in_masks(model) -> None:
     forward, chunked = layers[0].forward, masking_utils.chunked_causal_mask_function
 
     def in_chunks(*args, **options):
-        mask = options["attention_mask"]
-        if hasattr(mask, "visible"):
-            mask.visible = chunked(8, torch.zeros(1, dtype=torch.long))
+        if callable(options["attention_mask"]):
+            options["attention_mask"] = chunked(8, torch.zeros(1, dtype=torch.long))
         return forward(*args, **options)
 
     layers[0].forward = in_chunks

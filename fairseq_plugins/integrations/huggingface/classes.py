@@ -15,9 +15,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from fairseq_plugins.integrations.huggingface.families import FAMILIES
 from fairseq_plugins.integrations.huggingface.install import (
-    PositionModules,
     build,
-    check_table,
     install,
     installed_modules,
     rebuild_modules,
@@ -44,7 +42,7 @@ class PositionalModel(PreTrainedModel):
     def __init__(self, config: Any, *args: Any, **options: Any) -> None:
         settings = EncodingSettings.of(config)
         super().__init__(config, *args, **options)
-        _install_and_record(self, build(self, settings), settings)
+        install(self, build(self, settings), settings)
 
     @classmethod
     def from_pretrained(cls, *args: Any, **options: Any) -> Any:
@@ -107,25 +105,14 @@ def model_class(theirs: Any) -> Any:
 def become_positional(model: PreTrainedModel, settings: EncodingSettings) -> None:
     """Give a model of transformers one of these classes, in place."""
     modules = build(model, settings)  # raises before the model is changed
-    check_table(model, keep_absolute=settings.keep_absolute)
     if not isinstance(model, PositionalModel):
-        observations = check_attention_calls(model, modules.structure, settings.max_positions)
+        calls = check_attention_calls(model, modules.structure, settings.max_positions)
         if modules.reads_projections:
-            check_projections(model, modules.structure, observations)
+            check_projections(model, modules.structure, calls)
         theirs: Any = type(model)
         model.config.__class__ = config_class(theirs.config_class)
         model.__class__ = model_class(theirs)
-    _install_and_record(model, modules.to(model.dtype), settings)
-
-
-def _install_and_record(
-    model: PreTrainedModel, modules: PositionModules, settings: EncodingSettings
-) -> None:
-    """Install modules, and record the settings in the model's configuration."""
-    install(model, modules, keep_absolute=settings.keep_absolute)
-    setattr(model.config, KEY, settings.to_dict())
-    # Files store shared parameters once, under the first name; the loader must know the others.
-    model.all_tied_weights_keys = model.get_expanded_tied_weights_keys(all_submodels=True)
+    install(model, modules.to(model.dtype), settings)
 
 
 def register() -> None:

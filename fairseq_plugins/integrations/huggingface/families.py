@@ -1,16 +1,11 @@
 """Detection of the modules of a transformers model that a position encoding replaces."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
-
-Projection = Callable[[Tensor], Tensor]
-Projections = tuple[Any, Any]  # of queries and keys, each with ``in_features``
 
 # Tested model types, whose folders the Auto classes load.
 FAMILIES = (
@@ -71,136 +66,41 @@ class ModelStructure:
     dropout: float
     has_types: bool
 
-    def project(self, layer: nn.Module) -> Projections:
-        """Return a layer's projections (C -> H D) of queries and keys."""
-        return _projections(layer.get_submodule(self.attention), self.head_dim)
+    def layers_of(self, base: nn.Module) -> nn.ModuleList:
+        """Return the list of layers of a base model."""
+        layers = base.get_submodule(self.layers)
+        assert isinstance(layers, nn.ModuleList)
+        return layers
+
+    def project(self, layer: nn.Module, which: int, x: Tensor) -> Tensor:
+        """Project a layer's input to queries (`which` 0) or keys (1): (..., C) -> (..., H D).
+
+        Modules are looked up at every call, since adapters may replace them. Keys that several
+        query heads share are repeated for each.
+        """
+        attention: Any = layer.get_submodule(self.attention)
+        if hasattr(attention, "query_key_value"):  # each head has a query, a key and a value
+            parts: Tensor = attention.query_key_value(x).unflatten(-1, (-1, 3, self.head_dim))
+            return parts[..., which, :].flatten(-2)
+        if hasattr(attention, "c_attn"):  # all queries, then all keys, then all values
+            blocks: tuple[Tensor, ...] = attention.c_attn(x).split(attention.embed_dim, -1)
+            return blocks[which]
+        names = next(names for names in _SEPARATE if hasattr(attention, names[0]))
+        heads: Tensor = getattr(attention, names[which])(x).unflatten(-1, (-1, self.head_dim))
+        if which == 1:
+            heads = heads.repeat_interleave(getattr(attention, "num_key_value_groups", 1), -2)
+        for norms in _NORMS:
+            if (norm := getattr(attention, norms[which], None)) is not None:
+                heads = norm(heads)
+        return heads.flatten(-2)
 
     def max_positions(self, config: Any) -> int:
         """Return the longest sequence that the model is configured for."""
         return int(config.max_position_embeddings) - self.first_row
 
 
-@dataclass(frozen=True)
-class OutputSlice:
-    """One projection of a fused or grouped module: (..., C) -> (..., H D).
-
-    Attributes:
-        whole: the module, possibly replaced by an adapter.
-        of: function that extracts the projection from its output.
-        in_features: C.
-    """
-
-    whole: Projection
-    of: Callable[[Tensor], Tensor]
-    in_features: int
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.of(self.whole(x))
-
-
-@dataclass(frozen=True)
-class NormedProjection:
-    """A projection followed by a norm of each head, as in Qwen3: (..., C) -> (..., H D).
-
-    Attributes:
-        projection: C -> H D.
-        norm: norm of a head's D features.
-        head_dim: D.
-    """
-
-    projection: Any
-    norm: nn.Module
-    head_dim: int
-
-    @property
-    def in_features(self) -> int:
-        """C."""
-        features: int = self.projection.in_features
-        return features
-
-    def __call__(self, x: Tensor) -> Tensor:
-        heads = self.projection(x).unflatten(-1, (-1, self.head_dim))
-        normed: Tensor = self.norm(heads).flatten(-2)
-        return normed
-
-
-@dataclass(frozen=True)
-class LiveProjection:
-    """A projection that is looked up at every call, since adapters may replace it.
-
-    Attributes:
-        structure: structure of the model.
-        layer: layer of the model.
-        which: 0 for queries, 1 for keys.
-    """
-
-    structure: ModelStructure
-    layer: nn.Module
-    which: int
-
-    @property
-    def in_features(self) -> int:
-        """C."""
-        features: int = self.structure.project(self.layer)[self.which].in_features
-        return features
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(..., C) -> (..., H D)."""
-        projected: Tensor = self.structure.project(self.layer)[self.which](x)
-        return projected
-
-
-def live_projections(
-    structure: ModelStructure, layer: nn.Module
-) -> tuple[LiveProjection, LiveProjection]:
-    """Return projections of queries and keys that are looked up at every call."""
-    return LiveProjection(structure, layer, 0), LiveProjection(structure, layer, 1)
-
-
-def _repeat_heads(projected: Tensor, *, groups: int, dim: int) -> Tensor:
-    """Repeat each key head for the query heads that share it."""
-    return projected.unflatten(-1, (-1, dim)).repeat_interleave(groups, -2).flatten(-2)
-
-
-def _take_interleaved(projected: Tensor, *, which: int, dim: int) -> Tensor:
-    """Extract queries, keys or values that are side by side in each head."""
-    return projected.unflatten(-1, (-1, 3, dim))[..., which, :].flatten(-2)
-
-
-def _take_block(projected: Tensor, *, which: int, width: int) -> Tensor:
-    """Extract all queries, all keys or all values."""
-    return projected[..., which * width : (which + 1) * width]
-
-
-def _projections(attention: Any, dim: int) -> Projections:
-    if hasattr(attention, "query_key_value"):
-        linear = attention.query_key_value
-        parts = (partial(_take_interleaved, which=which, dim=dim) for which in (0, 1))
-        queries, keys = (OutputSlice(linear, rows, linear.in_features) for rows in parts)
-        return queries, keys
-    if hasattr(attention, "c_attn"):
-        conv, width = attention.c_attn, attention.embed_dim
-        parts = (partial(_take_block, which=which, width=width) for which in (0, 1))
-        queries, keys = (OutputSlice(conv, rows, width) for rows in parts)
-        return queries, keys
-    names = next(names for names in _SEPARATE if hasattr(attention, names[0]))
-    pair = [getattr(attention, name) for name in names]
-    groups = getattr(attention, "num_key_value_groups", 1)
-    if groups > 1:
-        pair[1] = OutputSlice(
-            pair[1], partial(_repeat_heads, groups=groups, dim=dim), pair[1].in_features
-        )
-    for norms in _NORMS:
-        if getattr(attention, norms[0], None) is not None:
-            pair = [
-                NormedProjection(projection, getattr(attention, norm), dim)
-                for projection, norm in zip(pair, norms, strict=True)
-            ]
-    return pair[0], pair[1]
-
-
 def _attentions(module: nn.Module) -> list[str]:
-    """Names of the attention modules inside a module."""
+    """Return the names of the attention modules inside a module."""
     known = (*(names[0] for names in _SEPARATE), *_FUSED)
     return [
         name
@@ -305,10 +205,9 @@ def find_structure(model: PreTrainedModel) -> ModelStructure:
     layers, name = _layers(model)
     rotation, table = _positions(model, layers)
     base, config = model.base_model, model.config
-    stack = base.get_submodule(layers)
-    assert isinstance(stack, nn.ModuleList)
     own = getattr(config, "head_dim", None)
     dim = int(own or config.hidden_size // config.num_attention_heads)
+    stack = base.get_submodule(layers).children()
     attentions: list[Any] = [layer.get_submodule(name) for layer in stack]
     for attention in attentions:
         _check_attention(attention, dim)

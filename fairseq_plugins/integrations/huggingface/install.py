@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,6 @@ from fairseq_plugins.integrations.huggingface.families import (
     NoRotation,
     NoTable,
     find_structure,
-    live_projections,
 )
 from fairseq_plugins.integrations.huggingface.hooks import before_layer, before_model
 from fairseq_plugins.integrations.huggingface.passes import attend, no_mask
@@ -54,8 +54,7 @@ class PositionModules(nn.Module):
         structure, base, config = find_structure(model), model.base_model, model.config
         self.structure = structure
         self.generation_seed: int | None = None  # seed of draws during `generate`
-        layers = base.get_submodule(structure.layers)
-        assert isinstance(layers, nn.ModuleList)
+        layers = structure.layers_of(base)
         context = _context(structure, config, settings)
         built = build_model_encodings(settings.name, len(layers), context, settings.options)
         _check_inputs(built.inputs, base.get_input_embeddings(), config.hidden_size)
@@ -80,7 +79,7 @@ class PositionModules(nn.Module):
         self.causal, self.croppable = context.causal, settings.attention == "vanilla"
         for layer, encoding in zip(layers, built.layers, strict=True):
             if encoding is not None:
-                encoding.bind_projections(*live_projections(structure, layer))
+                encoding.bind_projections(*(partial(structure.project, layer, i) for i in (0, 1)))
         self.shared = _shared_parameters(self)
         # transformers leaves these names out of files.
         self._tied_weights_keys = self.shared
@@ -161,9 +160,22 @@ def _float32_on_cpu() -> Iterator[None]:
 
 
 def build(model: PreTrainedModel, settings: EncodingSettings) -> PositionModules:
-    """Build the modules for a model, in float32 on the CPU."""
+    """Build the modules for a model, in float32 on the CPU.
+
+    Raises:
+        ValueError: as `PositionModules`, or no position table to keep.
+    """
     with _float32_on_cpu():
-        return PositionModules(model, settings)
+        modules = PositionModules(model, settings)
+    table = modules.structure.table
+    if settings.keep_absolute and (
+        table is None or isinstance(model.base_model.get_submodule(table), NoTable)
+    ):
+        raise ValueError(
+            "`keep_absolute` must be False for a model without a table of positions of its own, "
+            "but is True."
+        )
+    return modules
 
 
 def installed_modules(model: PreTrainedModel) -> PositionModules | None:
@@ -172,51 +184,29 @@ def installed_modules(model: PreTrainedModel) -> PositionModules | None:
     return modules if isinstance(modules, PositionModules) else None
 
 
-def check_table(model: PreTrainedModel, *, keep_absolute: bool) -> None:
-    """Check that a position table exists if it is to be kept.
-
-    Raises:
-        ValueError: the model has no table of its own.
-    """
-    name = find_structure(model).table
-    if keep_absolute and (
-        name is None or isinstance(model.base_model.get_submodule(name), NoTable)
-    ):
-        raise ValueError(
-            "`keep_absolute` must be False for a model without a table of positions of its own, "
-            "but is True."
-        )
-
-
-def install(model: PreTrainedModel, modules: PositionModules, *, keep_absolute: bool) -> None:
-    """Install modules in a model in place of its own position encoding.
-
-    Raises:
-        ValueError: ``keep_absolute`` without a table of the model's own.
-    """
-    check_table(model, keep_absolute=keep_absolute)
+def install(model: PreTrainedModel, modules: PositionModules, settings: EncodingSettings) -> None:
+    """Install modules in place of a model's own position encoding, and record their settings."""
     structure, base = modules.structure, model.base_model
     is_first = installed_modules(model) is None
     modules.train(base.training)
     setattr(base, KEY, modules)
     if structure.rotation is not None:
-        setattr(base, structure.rotation, NoRotation())
-    if structure.table is not None and not keep_absolute:
-        parent, _, name = structure.table.rpartition(".")
-        setattr(base.get_submodule(parent), name, NoTable(structure.first_row))
+        base.set_submodule(structure.rotation, NoRotation())
+    if structure.table is not None and not settings.keep_absolute:
+        base.set_submodule(structure.table, NoTable(structure.first_row))
     model.config._attn_implementation = IMPLEMENTATION
+    setattr(model.config, KEY, asdict(settings))
+    # Files store shared parameters once, under the first name; the loader must know the others.
+    model.all_tied_weights_keys = model.get_expanded_tied_weights_keys(all_submodels=True)
     if is_first:
         names = tuple(inspect.signature(base.forward).parameters)
         base.register_forward_pre_hook(partial(before_model, names=names), with_kwargs=True)
-        layers = base.get_submodule(structure.layers)
-        assert isinstance(layers, nn.ModuleList)
-        # `before_model` encodes the input of the first layer.
-        for index, layer in enumerate(layers):
+        for index, layer in enumerate(structure.layers_of(base)):
             attention: Any = layer.get_submodule(structure.attention)
             attention.layer_idx = index
-            if index == 0:
-                continue
-            layer.register_forward_pre_hook(partial(before_layer, index=index), with_kwargs=True)
+            if index:  # `before_model` encodes the input of the first layer
+                hook = partial(before_layer, index=index)
+                layer.register_forward_pre_hook(hook, with_kwargs=True)
 
 
 def rebuild_modules(model: PreTrainedModel, settings: EncodingSettings) -> None:

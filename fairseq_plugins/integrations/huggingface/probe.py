@@ -34,7 +34,7 @@ class AttentionCall:
         key: (1, H or fewer, T, D).
         value: (1, H or fewer, T, D).
         options: keywords with values other than None.
-        mask: the mask made by the model.
+        mask: the mask function of the model, or its mask if it does not ask for one.
         hidden: (1, T, C), input of the projections.
     """
 
@@ -51,23 +51,12 @@ class AttentionCall:
 class _Recorder:
     """Recorded attention calls, and the inputs of the attentions by module."""
 
-    observations: list[AttentionCall]
+    calls: list[AttentionCall]
     hidden: dict[nn.Module, Tensor]
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Forward pre-hook of each attention that stores its input."""
         self.hidden[module] = args[0] if args else kwargs["hidden_states"]
-
-
-@dataclass
-class _MaskPattern:
-    """Replacement of a mask that tells which keys a query sees."""
-
-    visible: Any
-
-    def sees(self, query: int, key: int) -> bool:
-        zero = torch.zeros((), dtype=torch.long, device="cpu")
-        return bool(self.visible(zero, zero, zero + query, zero + key))
 
 
 def _record(
@@ -79,25 +68,23 @@ def _record(
     if not isinstance(probe, _Recorder):
         raise TypeError("layers do not hand keywords on to their attention")
     hidden = probe.hidden[module]
-    probe.observations.append(AttentionCall(module, query, key, value, given, mask, hidden))
+    probe.calls.append(AttentionCall(module, query, key, value, given, mask, hidden))
     mean = value.mean(2, keepdim=True).expand(-1, -1, query.size(2), -1)
     return mean.repeat_interleave(query.size(1) // key.size(1), 1).transpose(1, 2), None
 
 
-def _record_mask(*args: Any, mask_function: Any, **options: Any) -> _MaskPattern:
-    return _MaskPattern(mask_function)
+def _record_mask(*args: Any, mask_function: Any, **options: Any) -> Any:
+    """Return, in place of a mask, the function that decides which keys a query sees."""
+    return mask_function
+
+
+def _sees(mask_function: Any, query: int, key: int) -> bool:
+    zero = torch.zeros((), dtype=torch.long, device="cpu")
+    return bool(mask_function(zero, zero, zero + query, zero + key))
 
 
 AttentionInterface.register(_IMPLEMENTATION, _record)
 AttentionMaskInterface.register(_IMPLEMENTATION, _record_mask)
-
-
-def _replace(base: nn.Module, name: str, module: nn.Module) -> nn.Module:
-    """Replace a submodule and return the old one."""
-    parent, _, last = name.rpartition(".")
-    old = base.get_submodule(name)
-    setattr(base.get_submodule(parent), last, module)
-    return old
 
 
 @contextmanager
@@ -108,18 +95,14 @@ def without_positions(base: nn.Module, structure: ModelStructure) -> Iterator[No
         new[structure.rotation] = NoRotation()
     if structure.table is not None:
         new[structure.table] = NoTable(structure.first_row)
-    old = {name: _replace(base, name, module) for name, module in new.items()}
+    old = {name: base.get_submodule(name) for name in new}
     try:
+        for name, module in new.items():
+            base.set_submodule(name, module)
         yield
     finally:
         for name, module in old.items():
-            _replace(base, name, module)
-
-
-def _layers(base: nn.Module, structure: ModelStructure) -> nn.ModuleList:
-    layers = base.get_submodule(structure.layers)
-    assert isinstance(layers, nn.ModuleList)
-    return layers
+            base.set_submodule(name, module)
 
 
 @torch.no_grad()
@@ -140,7 +123,7 @@ def record_attention_calls(
         layer.get_submodule(structure.attention).register_forward_pre_hook(
             probe.before, with_kwargs=True
         )
-        for layer in _layers(base, structure)
+        for layer in structure.layers_of(base)
     ]
     config._attn_implementation = _IMPLEMENTATION
     try:
@@ -157,7 +140,7 @@ def record_attention_calls(
         base.train(is_training)
         for hook in hooks:
             hook.remove()
-    return probe.observations
+    return probe.calls
 
 
 def check_attention_calls(
@@ -175,42 +158,42 @@ def check_attention_calls(
             unsupported option such as soft-capping, or remaining positions.
     """
     with without_positions(model.base_model, structure):
-        observations = record_attention_calls(model, structure)
+        calls = record_attention_calls(model, structure)
     kind = model.config.model_type
-    layers = _layers(model.base_model, structure)
+    layers = structure.layers_of(model.base_model)
     attentions = [layer.get_submodule(structure.attention) for layer in layers]
-    if [id(seen.module) for seen in observations] != [id(module) for module in attentions]:
+    if [id(call.module) for call in calls] != [id(module) for module in attentions]:
         raise ValueError(
             f"`model` must call AttentionInterface once in each of its {len(attentions)} layers, "
-            f"but {kind!r} calls it {len(observations)} times."
+            f"but {kind!r} calls it {len(calls)} times."
         )
-    for layer, seen in enumerate(observations):
+    for layer, call in enumerate(calls):
         where = f"layer {layer} of {kind!r}"
-        sizes = (seen.query.size(1), seen.query.size(3), seen.value.size(3))
+        sizes = (call.query.size(1), call.query.size(3), call.value.size(3))
         expected = (model.config.num_attention_heads, structure.head_dim, structure.head_dim)
         if sizes != expected:
             raise ValueError(
                 f"`model` must have (num_heads, head_dim, size of values) = {expected}, but "
                 f"{where} has {sizes}."
             )
-        if unknown := sorted(seen.options.keys() - _KNOWN):
+        if unknown := sorted(call.options.keys() - _KNOWN):
             raise ValueError(
                 f"`{unknown[0]}` of the attention is not supported and must be None, but {where} "
-                f"has {seen.options[unknown[0]]}."
+                f"has {call.options[unknown[0]]}."
             )
-        _check_pattern(seen.mask, structure.causal, longest, where)
+        _check_pattern(call.mask, structure.causal, longest, where)
         for name in ("query", "key", "value"):
-            _check_equal(getattr(seen, name), name, where)
-    return observations
+            _check_equal(getattr(call, name), name, where)
+    return calls
 
 
 def _check_pattern(mask: Any, causal: bool, longest: int, where: str) -> None:
     last = max(longest - 1, 1)
-    if not isinstance(mask, _MaskPattern):
+    if not callable(mask):
         raise ValueError(
             f"`model` must make its masks by AttentionMaskInterface, but {where} does not."
         )
-    if not (mask.sees(last, 0) and mask.sees(0, 0) and mask.sees(0, last) != causal):
+    if not (_sees(mask, last, 0) and _sees(mask, 0, 0) and _sees(mask, 0, last) != causal):
         kind = "causal" if causal else "bidirectional"
         raise ValueError(
             f"`model` must attend to all {'earlier ' if causal else ''}tokens, as {kind} attention "
@@ -235,7 +218,7 @@ def is_close(x: Tensor, expected: Tensor) -> bool:
 
 
 def check_projections(
-    model: PreTrainedModel, structure: ModelStructure, observations: list[AttentionCall]
+    model: PreTrainedModel, structure: ModelStructure, calls: list[AttentionCall]
 ) -> None:
     """Check that the detected projections reproduce the model's queries and keys.
 
@@ -243,14 +226,14 @@ def check_projections(
         IncompatibleEncodingError: the model changes them afterwards, or a matrix has another
             layout.
     """
-    for layer, seen in zip(_layers(model.base_model, structure), observations, strict=True):
-        heads = seen.query.size(1)
-        expected = (seen.query, seen.key.repeat_interleave(heads // seen.key.size(1), 1))
-        for projection, x in zip(structure.project(layer), expected, strict=True):
-            projected = projection(seen.hidden).unflatten(-1, (heads, -1)).transpose(1, 2)
-            if not is_close(projected, x):
+    for layer, call in zip(structure.layers_of(model.base_model), calls, strict=True):
+        heads = call.query.size(1)
+        expected = (call.query, call.key.repeat_interleave(heads // call.key.size(1), 1))
+        for which, x in enumerate(expected):
+            projected = structure.project(layer, which, call.hidden)
+            if not is_close(projected.unflatten(-1, (heads, -1)).transpose(1, 2), x):
                 raise IncompatibleEncodingError(
                     "an encoding with `projections=content` projects positions with the model's "
-                    f"own matrices, but a {type(seen.module).__name__} changes queries or keys "
+                    f"own matrices, but a {type(call.module).__name__} changes queries or keys "
                     "after their projection; `projections=own` would work."
                 )

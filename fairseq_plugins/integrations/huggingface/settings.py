@@ -1,7 +1,7 @@
 """Settings of a replaced position encoding, stored in ``config.json``."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 KEY = "position_encoding"  # key in the configuration
@@ -28,11 +28,11 @@ class EncodingSettings:
     max_positions: int = 1024
 
     def __post_init__(self) -> None:
-        for what, kind in _KINDS.items():
-            value = getattr(self, what)
+        for name, kind in _KINDS.items():
+            value = getattr(self, name)
             if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
                 raise ValueError(
-                    f"`{what}` of `{KEY}` must be {_WORDS[kind]}, but is {value!r} instead."
+                    f"`{name}` of `{KEY}` must be {_WORDS[kind]}, but is {value!r} instead."
                 )
         for name in ("options", "attention_options"):
             for option, value in getattr(self, name).items():
@@ -59,13 +59,8 @@ class EncodingSettings:
         if unknown := [name for name in stored if name not in known]:
             raise ValueError(f"`{KEY}` must only have {known}, but has {unknown[0]!r}.")
         if "name" not in stored:
-            raise ValueError(f"`{KEY}` must have the `name` of the encoding, but has not.")
+            raise ValueError(f"`{KEY}` must have the `name` of the encoding, but has none.")
         return cls(**stored)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        values = asdict(self)
-        return {name: dict(v) if isinstance(v, Mapping) else v for name, v in values.items()}
 
 
 _KINDS: dict[str, type] = {
