@@ -3,11 +3,11 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers.cache_utils import Cache
 
 from fairseq_plugins.attention.shared import SharedPass
-from fairseq_plugins.integrations.huggingface.cache import StateLayer, prepare_cache
+from fairseq_plugins.integrations.huggingface.cache import prepare_cache
 from fairseq_plugins.integrations.huggingface.passes import (
     PASS_KEYWORD,
     ForwardPass,
@@ -57,14 +57,16 @@ def before_model(
         inputs=dict(modules.encodings_of_inputs()),
         positions=sample_positions(modules.position_sampler, positions, training=base.training),
         padding_mask=None if padding is None else padding[:, seen:],
-        states=None if cache is None else _states(cache),
+        states=None if cache is None else cache.layers,
         documents=documents,
         shared=None if recomputes else SharedPass(),
         need_weights=bool(given.get("output_attentions")),
         seed=modules.generation_seed,
     )
     given[PASS_KEYWORD] = at
-    _add_inputs(base, given, at, tokens, x)
+    if 0 in at.inputs:
+        x = base.get_input_embeddings()(tokens) if x is None else x
+        given["input_ids"], given["inputs_embeds"] = None, at.embed(0, x, tokens)
     # The model's own table must use the same positions.
     table_positions = positions if documents is None else documents.positions.unsqueeze(0)
     given["position_ids"] = table_positions.expand(source.size(0), -1) + first
@@ -134,22 +136,3 @@ def _cache(base: Any, modules: Any, given: dict[str, Any], cache_name: str) -> C
     )
     states: Cache = given[cache_name]
     return states
-
-
-def _states(cache: Cache) -> list[StateLayer]:
-    return [layer for layer in cache.layers if isinstance(layer, StateLayer)]
-
-
-def _add_inputs(
-    base: Any,
-    given: dict[str, Any],
-    at: ForwardPass,
-    tokens: Tensor | None,
-    x: Tensor | None,
-) -> None:
-    """Replace token ids by encoded embeddings if an encoding acts on the input."""
-    if 0 not in at.inputs:
-        return
-    if x is None:
-        x = base.get_input_embeddings()(tokens)
-    given["input_ids"], given["inputs_embeds"] = None, at.embed(0, x, tokens)

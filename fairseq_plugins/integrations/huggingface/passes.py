@@ -93,15 +93,13 @@ class ForwardPass:
         return result
 
     def embed(self, layer: int, x: Tensor, tokens: Tensor | None = None) -> Tensor:
-        """Encode the input of a layer: (B, T, C) -> (B, T, C).
+        """Encode the input of a layer that has an input encoding: (B, T, C) -> (B, T, C).
 
         Args:
             layer: index of the layer; the first layer's input are token embeddings.
             x: (B, T, C).
             tokens: (B, T), token ids if known.
         """
-        if layer not in self.inputs:
-            return x
         encoding = self.inputs[layer]
         if self.documents is not None:
             return self._embed_documents(encoding, x, tokens, self.documents)
