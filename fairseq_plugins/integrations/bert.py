@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.common.dictionaries import DICTIONARY_FILE, MASK, read_lines
-from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary
 from fairseq_plugins.data.wordpiece import (
     SYMBOLS,
@@ -33,7 +32,6 @@ from fairseq_plugins.integrations.conversion import (
     write_checkpoint,
     write_their_folder,
 )
-from fairseq_plugins.integrations.folders import CONFIG_FILE
 from fairseq_plugins.integrations.masked_models import (
     OUR_POSITIONS,
     OUR_SEGMENT,
@@ -67,21 +65,15 @@ def to_fairseq(source: Path, target: Path) -> None:
         ValueError: a missing or damaged file, another architecture or vocabulary.
     """
     config = read_config(source, BERT)
-    pieces = _read_pieces(source)
-    vocabulary = pieces.vocabulary
-    if config["vocab_size"] != len(vocabulary):
-        raise CheckpointError(
-            f"{source / CONFIG_FILE}: vocab_size must be {len(vocabulary)}, the size of the "
-            f"tokenizer, but is {config['vocab_size']}"
-        )
-    state, types = read_their_state(source, config, BERT, _rows(pieces))
+    wordpiece = _read_wordpiece(source)
+    state, types = read_their_state(source, config, BERT, _rows(wordpiece))
     state[OUR_WORDS] = state[OUR_WORDS] + types[0]
     if len(types) == 2 and not torch.equal(types[0], types[1]):
         state[OUR_SEGMENT] = types[1] - types[0]
-    pieces.copy(target)
+    wordpiece.copy(target)
     _copy_lines(source, target)
-    write_checkpoint(target, state, config, _symbols(pieces))
-    logger.info("%s: %d symbols, %d weights", source, len(vocabulary), len(state))
+    write_checkpoint(target, state, config, _symbols(wordpiece))
+    logger.info("%s: %d symbols, %d weights", source, len(wordpiece.vocabulary), len(state))
 
 
 def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
@@ -96,15 +88,15 @@ def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
         ValueError: a missing or damaged file, options that BERT does not have, or another
             vocabulary.
     """
-    pieces = _read_pieces(tokenizer)
-    known = Vocabulary(tokenizer / DICTIONARY_FILE, _symbols(pieces), ROBERTA_TABLE)
+    wordpiece = _read_wordpiece(tokenizer)
+    known = Vocabulary(tokenizer / DICTIONARY_FILE, _symbols(wordpiece), ROBERTA_TABLE)
     ours, state = read_our_state(source, BERT, known)
     extra = {POSITIONS: state[OUR_POSITIONS], TYPES: _types(state)}
-    options = {"pad_token_id": pieces.vocabulary["[PAD]"]}
-    _write_their_tokenizer(pieces, target)
+    options = {"pad_token_id": wordpiece.vocabulary["[PAD]"]}
+    _write_their_tokenizer(wordpiece, target)
     _copy_lines(tokenizer, target)
-    write_their_folder(target, BERT, ours, state, _rows(pieces), extra, options)
-    logger.info("%s: %d symbols, %d weights", source, len(pieces.vocabulary), len(state))
+    write_their_folder(target, BERT, ours, state, _rows(wordpiece), extra, options)
+    logger.info("%s: %d symbols, %d weights", source, len(wordpiece.vocabulary), len(state))
 
 
 def _types(state: dict[str, Tensor]) -> Tensor:
@@ -114,28 +106,28 @@ def _types(state: dict[str, Tensor]) -> Tensor:
     return torch.stack([torch.zeros_like(second), second])
 
 
-def _read_pieces(folder: Path) -> WordPieceTokenizer:
+def _read_wordpiece(folder: Path) -> WordPieceTokenizer:
     """Read a WordPiece tokenizer; raise ValueError if vocab.txt and tokenizer.json differ."""
     names = (TOKENIZER_FILE, VOCABULARY_FILE)
     if not any((folder / name).is_file() for name in names):
         raise ValueError(f"{folder} does not hold {' or '.join(names)}")
-    pieces, lines = WordPieceTokenizer.load(folder), folder / VOCABULARY_FILE
+    wordpiece, lines = WordPieceTokenizer.load(folder), folder / VOCABULARY_FILE
     if lines.is_file():
         tokens = [line.removesuffix("\r") for line in read_lines(lines)]
-        if tokens != sorted(pieces.vocabulary, key=pieces.vocabulary.__getitem__):
+        if tokens != sorted(wordpiece.vocabulary, key=wordpiece.vocabulary.__getitem__):
             raise ValueError(f"{lines} must have the tokens of {TOKENIZER_FILE}, but has others")
-    return pieces
+    return wordpiece
 
 
-def _symbols(pieces: WordPieceTokenizer) -> tuple[str, ...]:
-    return (*pieces.dictionary.symbols, MASK)
+def _symbols(wordpiece: WordPieceTokenizer) -> tuple[str, ...]:
+    return (*wordpiece.dictionary.symbols, MASK)
 
 
-def _rows(pieces: WordPieceTokenizer) -> Tensor:
+def _rows(wordpiece: WordPieceTokenizer) -> Tensor:
     """Return BERT's index (V,) of each fairseq symbol."""
     theirs = {ours: token for token, ours in SYMBOLS.items()}
-    tokens = [theirs.get(symbol, symbol) for symbol in _symbols(pieces)]
-    return torch.tensor([pieces.vocabulary[token] for token in tokens])
+    tokens = [theirs.get(symbol, symbol) for symbol in _symbols(wordpiece)]
+    return torch.tensor([wordpiece.vocabulary[token] for token in tokens])
 
 
 def _copy_lines(source: Path, target: Path) -> None:
@@ -143,13 +135,13 @@ def _copy_lines(source: Path, target: Path) -> None:
         shutil.copyfile(source / VOCABULARY_FILE, target / VOCABULARY_FILE)
 
 
-def _write_their_tokenizer(pieces: WordPieceTokenizer, target: Path) -> None:
+def _write_their_tokenizer(wordpiece: WordPieceTokenizer, target: Path) -> None:
     """Write tokenizer.json with the special tokens, which fairseq folders leave out."""
     from tokenizers import Tokenizer
     from tokenizers.processors import BertProcessing
 
-    tokenizer = Tokenizer.from_str(json.dumps(pieces.content))
+    tokenizer = Tokenizer.from_str(json.dumps(wordpiece.content))
     tokenizer.add_special_tokens([*SYMBOLS])
-    ends = ((token, pieces.vocabulary[token]) for token in ("[SEP]", "[CLS]"))
+    ends = ((token, wordpiece.vocabulary[token]) for token in ("[SEP]", "[CLS]"))
     tokenizer.post_processor = BertProcessing(*ends)
     tokenizer.save(str(target / TOKENIZER_FILE))

@@ -81,8 +81,14 @@ def read_their_state(
         which are not part of the state.
 
     Raises:
-        ValueError: a damaged file, or weights of another kind of model.
+        ValueError: a damaged file, weights of another kind of model, or a vocabulary of another
+            size.
     """
+    if config["vocab_size"] != len(rows):
+        raise CheckpointError(
+            f"{source / CONFIG_FILE}: vocab_size must be {len(rows)}, the size of the tokenizer, "
+            f"but is {config['vocab_size']}"
+        )
     size, path = sizes(config), find_weights(source)
     body, head = body_weights(config["num_hidden_layers"]), head_weights(family)
     theirs = select_weights(
@@ -179,8 +185,9 @@ def read_our_state(source: Path, family: Family, vocabulary: Vocabulary) -> tupl
     require_fit(source, checkpoint)
     ours = checkpoint["cfg"]["model"]
     segments = ours.get("segments", "none")
+    supported = ("none", "pairs") if max(family.segments) > 1 else ("none",)
     check_options(source, ours, {name: (value,) for name, value in OUR_FIXED.items()})
-    check_options(source, {"segments": segments}, {"segments": _segments(family)})
+    check_options(source, {"segments": segments}, {"segments": supported})
     encoding = ours.get("position_encoding")
     if encoding != "learned" and not (encoding == "base" and ours.get("encoder_learned_pos")):
         raise CheckpointError(
@@ -202,10 +209,6 @@ def read_our_state(source: Path, family: Family, vocabulary: Vocabulary) -> tupl
     refuse_names(source, "has no place for", state.keys() - needed)
     check_vocabulary(source, checkpoint, vocabulary)
     return ours, state
-
-
-def _segments(family: Family) -> tuple[str, ...]:
-    return ("none", "pairs") if max(family.segments) > 1 else ("none",)
 
 
 def write_their_folder(

@@ -58,7 +58,6 @@ OUR_FIXED = {
     "no_token_positional_embeddings": False,
 }
 # Their names -> our names with the weight's shape: hidden size H, feed-forward size F.
-_EMBEDDING = {"embeddings.LayerNorm": ("layernorm_embedding", "H")}
 _LAYER = {
     "attention.self.query": ("self_attn.q_proj", "HH"),
     "attention.self.key": ("self_attn.k_proj", "HH"),
@@ -106,7 +105,7 @@ class Weight:
 def body_weights(layers: int) -> dict[str, Weight]:
     """Return the weights below the head without token types, by unprefixed name."""
     found = {WORDS: Weight(OUR_WORDS, "VH"), POSITIONS: Weight(OUR_POSITIONS, "PH")}
-    parts = {theirs: (STACK + ours, shape) for theirs, (ours, shape) in _EMBEDDING.items()}
+    parts = {"embeddings.LayerNorm": (f"{STACK}layernorm_embedding", "H")}
     for index in range(layers):
         parts |= {
             f"encoder.layer.{index}.{theirs}": (f"{STACK}layers.{index}.{ours}", shape)
@@ -154,7 +153,7 @@ def read_config(folder: Path, family: Family) -> dict[str, Any]:
     config = read_json(path)
     check_options(path, config, {"model_type": (family.model_type,), **FIXED})
     if absent := [name for name in (*_COUNTS, *OPTIONS) if name not in config]:
-        raise CheckpointError(f"{path} does not say {', '.join(dict.fromkeys(absent))}")
+        raise CheckpointError(f"{path} lacks {', '.join(dict.fromkeys(absent))}")
     for name in _COUNTS:
         most = _MOST_LAYERS if name == "num_hidden_layers" else _MOST
         if type(config[name]) is not int or not 1 <= config[name] <= most:
@@ -163,7 +162,7 @@ def read_config(folder: Path, family: Family) -> dict[str, Any]:
     for name in _PROBABILITIES:
         if not _is_number(config[name]) or not 0 <= config[name] < 1:
             raise CheckpointError(
-                f"{path}: {name} must be at least 0 and below 1: {config[name]!r}"
+                f"{path}: {name} must be at least 0 and below 1, but is {config[name]!r}"
             )
     eps = config["layer_norm_eps"]
     if not _is_number(eps) or not 0 < eps < 1:

@@ -22,13 +22,13 @@ logger = logging.getLogger(__name__)
 FAMILIES = (bert.BERT.model_type, roberta.ROBERTA.model_type)
 
 
-def to_fairseq(source: Path, target: Path, pieces: Path) -> None:
+def to_fairseq(source: Path, target: Path, tokenizer: Path) -> None:
     """Convert a Hugging Face BERT or RoBERTa folder to a fairseq folder.
 
     Args:
         source: the folder.
         target: existing empty folder.
-        pieces: folder of GPT-2's tokenizer, for RoBERTa; a BERT folder has its own.
+        tokenizer: folder of GPT-2's tokenizer, for RoBERTa; a BERT folder has its own.
 
     Raises:
         ValueError: another family, or as `bert.to_fairseq` and `roberta.to_fairseq`.
@@ -39,8 +39,8 @@ def to_fairseq(source: Path, target: Path, pieces: Path) -> None:
     if config["model_type"] == bert.BERT.model_type:
         bert.to_fairseq(source, target)
     else:
-        check_folder(pieces, "--bpe")
-        roberta.to_fairseq(source, target, pieces)
+        check_folder(tokenizer, "--bpe")
+        roberta.to_fairseq(source, target, tokenizer)
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ MINILM = PackagedModel(
 RECORD_FILE = "start.json"
 
 
-def prepare_start(output: Path, source: Path | None, pieces: Path) -> None:
+def prepare_start(output: Path, source: Path | None, tokenizer: Path) -> None:
     """Write a ``pe_roberta`` checkpoint, its dictionary, tokenizer and start.json.
 
     Args:
         output: folder to make.
         source: Hugging Face folder of a BERT or RoBERTa; None for the packaged model.
-        pieces: folder of GPT-2's tokenizer, for RoBERTa.
+        tokenizer: folder of GPT-2's tokenizer, for RoBERTa.
 
     Raises:
         DataError: the package is not installed or has another file, or ``output`` exists and is
@@ -102,14 +102,14 @@ def prepare_start(output: Path, source: Path | None, pieces: Path) -> None:
     config = read_json(path)
     request = {"sha256": {weights.name: found, path.name: sha256(path)}}
     if config.get("model_type") == roberta.ROBERTA.model_type:
-        check_folder(pieces, "--bpe")
-        request["sha256"]["pieces"] = Gpt2Tokenizer.load(pieces).fingerprint()
+        check_folder(tokenizer, "--bpe")
+        request["sha256"]["pieces"] = Gpt2Tokenizer.load(tokenizer).fingerprint()
     start = Folder(output, request, ("model.pt", "dict.txt"), RECORD_FILE)
     with build_folders(start) as (work, wanted):
         if wanted:
             built = work / "start"
             built.mkdir()
-            to_fairseq(folder, built, pieces)
+            to_fairseq(folder, built, tokenizer)
             start.finish(built, origin, {"sha256": sha256(built / "model.pt")}, "a start")
 
 

@@ -52,13 +52,13 @@ _PAD = 1  # padding index on both sides
 _FIRST_POSITION = _PAD + 1  # the row of position 0 in Hugging Face's table
 
 
-def to_fairseq(source: Path, target: Path, pieces: Path) -> None:
+def to_fairseq(source: Path, target: Path, tokenizer: Path) -> None:
     """Convert a Hugging Face RoBERTa folder to a fairseq folder.
 
     Args:
         source: folder of a RobertaModel or a subclass; only a masked-LM head is converted.
         target: existing empty folder.
-        pieces: folder of GPT-2's tokenizer, or that of the model's training; the vocabulary is
+        tokenizer: folder of GPT-2's tokenizer, or that of the model's training; the vocabulary is
             put in the order of its dict.txt.
 
     Raises:
@@ -66,39 +66,34 @@ def to_fairseq(source: Path, target: Path, pieces: Path) -> None:
     """
     config = read_config(source, ROBERTA)
     check_options(source / CONFIG_FILE, config, {"pad_token_id": (_PAD,)})
-    known = Gpt2Tokenizer.load(pieces)
-    tokens = tokens_of(known)
-    path, vocabulary, merges = _read_pieces(source)
-    _check_merges(path, merges, pieces / MERGES_FILE)
+    bpe = Gpt2Tokenizer.load(tokenizer)
+    tokens = tokens_of(bpe)
+    path, vocabulary, merges = _read_tokenizer(source)
+    _check_merges(path, merges, tokenizer / MERGES_FILE)
     rows = _rows(path, vocabulary, tokens)
-    if config["vocab_size"] != len(rows):
-        raise CheckpointError(
-            f"{source / CONFIG_FILE}: vocab_size must be {len(rows)}, the size of {path.name}, "
-            f"but is {config['vocab_size']}"
-        )
     state, types = read_their_state(source, config, ROBERTA, rows)
     # The row of padding may be dropped: padding is masked.
     state[OUR_POSITIONS] = state[OUR_POSITIONS][_FIRST_POSITION:] + types
-    known.copy(target)
-    write_checkpoint(target, state, config, _vocabulary(known).symbols)
+    bpe.copy(target)
+    write_checkpoint(target, state, config, _vocabulary(bpe).symbols)
     logger.info("%s: %d symbols, %d weights", source, len(tokens), len(state))
 
 
-def to_huggingface(source: Path, target: Path, pieces: Path) -> None:
+def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
     """Convert a ``pe_roberta`` checkpoint to a Hugging Face folder of a RobertaForMaskedLM.
 
     Args:
         source: the checkpoint.
         target: existing empty folder.
-        pieces: tokenizer folder of its data.
+        tokenizer: tokenizer folder of its data.
 
     Raises:
         ValueError: a missing or damaged file, options that RoBERTa does not have, or another
             tokenizer than the checkpoint's.
     """
-    known = Gpt2Tokenizer.load(pieces)
-    tokens = tokens_of(known)
-    ours, state = read_our_state(source, ROBERTA, _vocabulary(known))
+    bpe = Gpt2Tokenizer.load(tokenizer)
+    tokens = tokens_of(bpe)
+    ours, state = read_our_state(source, ROBERTA, _vocabulary(bpe))
     table = state[OUR_POSITIONS]
     extra = {
         POSITIONS: torch.cat([table.new_zeros(_FIRST_POSITION, table.size(1)), table]),
@@ -106,29 +101,29 @@ def to_huggingface(source: Path, target: Path, pieces: Path) -> None:
     }
     options = {
         "pad_token_id": _PAD,
-        "bos_token_id": known.dictionary.bos(),
-        "eos_token_id": known.dictionary.eos(),
+        "bos_token_id": bpe.dictionary.bos(),
+        "eos_token_id": bpe.dictionary.eos(),
     }
     vocabulary = {token: index for index, token in enumerate(tokens)}
     (target / VOCABULARY_FILE).write_text(json.dumps(vocabulary))
-    (target / THEIR_MERGES_FILE).write_bytes((pieces / MERGES_FILE).read_bytes())
+    (target / THEIR_MERGES_FILE).write_bytes((tokenizer / MERGES_FILE).read_bytes())
     rows = torch.arange(len(tokens))
     write_their_folder(target, ROBERTA, ours, state, rows, extra, options)
     logger.info("%s: %d symbols, %d weights", source, len(tokens), len(state))
 
 
-def _vocabulary(pieces: Gpt2Tokenizer) -> Vocabulary:
-    symbols = (*pieces.dictionary.symbols, MASK)
-    return Vocabulary(pieces.folder / DICTIONARY_FILE, symbols, ROBERTA_TABLE)
+def _vocabulary(bpe: Gpt2Tokenizer) -> Vocabulary:
+    symbols = (*bpe.dictionary.symbols, MASK)
+    return Vocabulary(bpe.folder / DICTIONARY_FILE, symbols, ROBERTA_TABLE)
 
 
-def tokens_of(pieces: Gpt2Tokenizer) -> list[str]:
+def tokens_of(bpe: Gpt2Tokenizer) -> list[str]:
     """Return fairseq's symbols and the mask in Hugging Face's spelling."""
-    spelled = {str(number): piece for number, piece in pieces.encoder.decoder.items()}
-    return [*(spelled.get(symbol, symbol) for symbol in pieces.dictionary.symbols), MASK]
+    spelled = {str(number): piece for number, piece in bpe.encoder.decoder.items()}
+    return [*(spelled.get(symbol, symbol) for symbol in bpe.dictionary.symbols), MASK]
 
 
-def _read_pieces(source: Path) -> tuple[Path, dict[str, int], list[str]]:
+def _read_tokenizer(source: Path) -> tuple[Path, dict[str, int], list[str]]:
     """Read the token file's path, the token ids and the merges, from two files or tokenizer.json.
 
     Raises:
