@@ -7,6 +7,7 @@ windows that begin `stride` subwords after one another (BERT, run_squad). The ta
 and the last token of the answer; both are 0, the position of <s>, unless the window has all of it.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -18,7 +19,7 @@ from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.offsets import EncodedText
 from fairseq_plugins.data.options import check_at_least
-from fairseq_plugins.squad.examples import Question
+from fairseq_plugins.squad.examples import Question, SquadFile
 
 MADE_BY = typed_command("scripts/prepare_squad.sh")
 
@@ -75,13 +76,13 @@ class Window:
     end: int
 
 
-def window_spans(pieces: int, room: int, stride: int) -> Iterator[tuple[int, int]]:
+def window_spans(subwords: int, room: int, stride: int) -> Iterator[tuple[int, int]]:
     """Yield (first subword, count) of every window; an empty text has one empty window."""
     first = 0
     while True:
-        count = min(pieces - first, room)
+        count = min(subwords - first, room)
         yield first, count
-        if first + count == pieces:
+        if first + count == subwords:
             return
         first += min(count, stride)
 
@@ -136,6 +137,18 @@ class Features:
 
     def __len__(self) -> int:
         return len(self.question)
+
+    def questions(self, squad: SquadFile) -> Iterator[tuple[Question, str, slice, range]]:
+        """Yield each question of the file with its text, the text's subwords, and its windows.
+
+        The subwords are a slice of `piece_starts` and `piece_ends`, the windows a range of rows.
+        """
+        windows_at = np.searchsorted(self.question, np.arange(len(squad.questions) + 1)).tolist()
+        windows = (range(*pair) for pair in itertools.pairwise(windows_at))
+        subwords = (slice(*pair) for pair in itertools.pairwise(self.piece_at.tolist()))
+        for paragraph, span in zip(squad.paragraphs, subwords, strict=True):
+            for question in paragraph.questions:
+                yield question, paragraph.context, span, next(windows)
 
     def save(self, path: Path) -> None:
         """Write an .npz file."""

@@ -184,18 +184,11 @@ def predict_file(
         options: options of the search.
     """
     remaining = iter(logits)
-    windows_at = np.searchsorted(features.question, np.arange(len(squad.questions) + 1))
-    number = 0
-    for text, paragraph in enumerate(squad.paragraphs):
-        pieces = slice(features.piece_at[text], features.piece_at[text + 1])
-        offsets = features.piece_starts[pieces], features.piece_ends[pieces]
-        for question in paragraph.questions:
-            rows = range(windows_at[number], windows_at[number + 1])
-            windows = [
-                (int(features.first[w]), int(features.count[w]), int(features.context_at[w]))
-                for w in rows
-            ]
-            scores = [next(remaining) for _ in rows]
-            prediction = predict_question(paragraph.context, offsets, windows, scores, options)
-            yield question.id, prediction
-            number += 1
+    for question, context, subwords, rows in features.questions(squad):
+        offsets = features.piece_starts[subwords], features.piece_ends[subwords]
+        windows = [
+            (int(features.first[w]), int(features.count[w]), int(features.context_at[w]))
+            for w in rows
+        ]
+        scores = [next(remaining) for _ in rows]
+        yield question.id, predict_question(context, offsets, windows, scores, options)

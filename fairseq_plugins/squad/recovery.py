@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from fairseq_plugins.squad.examples import Question, SquadFile
 from fairseq_plugins.squad.features import NO_ANSWER, Features
 from fairseq_plugins.squad.metrics import exact_match
@@ -14,20 +12,15 @@ def recovered_answers(squad: SquadFile, features: Features) -> Iterator[tuple[Qu
 
     A text differs from the answer only if the answer ends inside a subword, as "1990" in "1990s".
     """
-    windows_at = np.searchsorted(features.question, np.arange(len(squad.questions) + 1))
-    number = 0
-    for text, paragraph in enumerate(squad.paragraphs):
-        at = features.piece_at[text]
-        for question in paragraph.questions:
-            found = []
-            for w in range(windows_at[number], windows_at[number + 1]):
-                if features.end[w] != NO_ANSWER:
-                    shift = at + features.first[w] - features.context_at[w]
-                    start = features.piece_starts[features.start[w] + shift]
-                    end = features.piece_ends[features.end[w] + shift]
-                    found.append(paragraph.context[start:end])
-            yield question, found
-            number += 1
+    for question, context, subwords, rows in features.questions(squad):
+        found = []
+        for w in rows:
+            if features.end[w] != NO_ANSWER:
+                shift = subwords.start + features.first[w] - features.context_at[w]
+                start = features.piece_starts[features.start[w] + shift]
+                end = features.piece_ends[features.end[w] + shift]
+                found.append(context[start:end])
+        yield question, found
 
 
 def count_recovered(squad: SquadFile, features: Features) -> dict[str, int]:
