@@ -73,20 +73,20 @@ def read_squad(path: Path, version: str | None = None) -> SquadFile:
     """
     raw = read_bytes(path)
     content = parse_json(raw, path)
-    articles = _field(content, "data", list, str(path), "")
-    found = "2.0" if _mentions_impossible(articles) else "1.1"
+    found = "2.0" if _mentions_impossible(_listed(content, "data")) else "1.1"
+    parser = _Parser(str(path), found)
+    articles = parser.field(content, "data", list)
     if version not in (None, found):
         raise DataError(
             f"{path}: must be SQuAD v{version}, but is v{found} instead: "
             f"'is_impossible' {'occurs' if found == '2.0' else 'is missing'}"
         )
-    reader = _Parser(str(path), found)
     paragraphs = []
     for i, article in enumerate(articles):
         where = f"data[{i}]"
-        for j, paragraph in enumerate(_field(article, "paragraphs", list, str(path), where)):
-            paragraphs.append(reader.paragraph(paragraph, f"{where}.paragraphs[{j}]"))
-    if not reader.ids:
+        for j, paragraph in enumerate(parser.field(article, "paragraphs", list, where)):
+            paragraphs.append(parser.paragraph(paragraph, f"{where}.paragraphs[{j}]"))
+    if not parser.ids:
         raise DataError(f"{path}: holds no question")
     return SquadFile(found, tuple(paragraphs), raw)
 
@@ -136,22 +136,6 @@ def _listed(value: Any, name: str) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def _field(value: Any, name: str, kind: type, file: str, where: str) -> Any:
-    """Return value[name], checked to be of a type."""
-    location = f"{file}: {where}" if where else file
-    if not isinstance(value, dict):
-        raise DataError(f"{location} must be an object, but is {value!r:.60} instead")
-    full = f"{file}: {where}.{name}" if where else f"{file}: {name}"
-    if name not in value:
-        raise DataError(f"{full} is missing")
-    found = value[name]
-    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-        raise DataError(f"{full} must be {_KINDS[kind]}, but is {found!r:.60} instead")
-    if isinstance(found, str) and not _is_text(found):
-        raise DataError(f"{full} must be text, but has half of a surrogate pair: {found!r:.60}")
-    return found
-
-
 def _is_text(value: str) -> bool:
     r"""Return whether a string is valid UTF-8; a lone JSON escape like \ud83d is not."""
     try:
@@ -168,30 +152,38 @@ class _Parser:
         self.file, self.version = file, version
         self.ids: set[str] = set()
 
+    def field(self, value: Any, name: str, kind: type, where: str = "") -> Any:
+        """Return value[name], checked to be of a type."""
+        if not isinstance(value, dict):
+            location = f"{self.file}: {where}" if where else self.file
+            raise DataError(f"{location} must be an object, but is {value!r:.60} instead")
+        full = f"{self.file}: {where}.{name}" if where else f"{self.file}: {name}"
+        if name not in value:
+            raise DataError(f"{full} is missing")
+        found = value[name]
+        if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+            raise DataError(f"{full} must be {_KINDS[kind]}, but is {found!r:.60} instead")
+        if isinstance(found, str) and not _is_text(found):
+            raise DataError(f"{full} must be text, but has half of a surrogate pair: {found!r:.60}")
+        return found
+
     def paragraph(self, value: Any, where: str) -> Paragraph:
-        context = _field(value, "context", str, self.file, where)
-        questions = _field(value, "qas", list, self.file, where)
-        return Paragraph(
-            context,
-            tuple(
-                self.question(question, context, f"{where}.qas[{k}]")
-                for k, question in enumerate(questions)
-            ),
-        )
+        context = self.field(value, "context", str, where)
+        questions = self.field(value, "qas", list, where)
+        read = (self.question(q, context, f"{where}.qas[{k}]") for k, q in enumerate(questions))
+        return Paragraph(context, tuple(read))
 
     def question(self, value: Any, context: str, where: str) -> Question:
-        name = _field(value, "id", str, self.file, where)
+        name = self.field(value, "id", str, where)
         if name in self.ids:
             raise DataError(f"{self.file}: {where}.id must be unique, but {name!r} came before")
         self.ids.add(name)
-        text = _field(value, "question", str, self.file, where)
+        text = self.field(value, "question", str, where)
         answers = tuple(
             self.answer(answer, context, f"{where}.answers[{i}]")
-            for i, answer in enumerate(_field(value, "answers", list, self.file, where))
+            for i, answer in enumerate(self.field(value, "answers", list, where))
         )
-        impossible = self.version == "2.0" and _field(
-            value, "is_impossible", bool, self.file, where
-        )
+        impossible = self.version == "2.0" and self.field(value, "is_impossible", bool, where)
         if impossible == bool(answers):
             raise DataError(
                 f"{self.file}: {where}.answers must be "
@@ -201,8 +193,8 @@ class _Parser:
         return Question(name, text, answers)
 
     def answer(self, value: Any, context: str, where: str) -> Answer:
-        text = _field(value, "text", str, self.file, where)
-        start = _field(value, "answer_start", int, self.file, where)
+        text = self.field(value, "text", str, where)
+        start = self.field(value, "answer_start", int, where)
         if not text:
             raise DataError(f"{self.file}: {where}.text must not be empty")
         found = context[start : start + len(text)] if start >= 0 else ""
