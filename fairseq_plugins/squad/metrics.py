@@ -8,7 +8,7 @@ the empty text.
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairseq_plugins.squad.examples import Question
@@ -116,15 +116,10 @@ def evaluate(
     result: dict[str, Any] = _means(exact, overlap, ids)
     result["missing"] = sum(name not in predictions for name in ids)
     if version == "2.0":
-        halves: tuple[tuple[str, Callable[[Question], bool]], ...] = (
-            ("HasAns", lambda question: bool(question.answers)),
-            ("NoAns", lambda question: not question.answers),
-        )
-        for prefix, belongs in halves:
-            half = [question.id for question in questions if belongs(question)]
-            if half:
-                named = _means(exact, overlap, half)
-                result |= {f"{prefix}_{key}": value for key, value in named.items()}
+        for prefix, is_answered in (("HasAns", True), ("NoAns", False)):
+            if half := [q.id for q in questions if bool(q.answers) == is_answered]:
+                means = _means(exact, overlap, half)
+                result |= {f"{prefix}_{key}": value for key, value in means.items()}
     if no_answer is not None:
         empty = {name for name in ids if not predictions.get(name)}
         for key, scores in (("exact", exact), ("f1", overlap)):
