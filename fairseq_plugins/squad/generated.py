@@ -92,15 +92,16 @@ def _ask_impossible(rng: Random, tokens: tuple[str, ...]) -> _GeneratedQuestion:
 
 
 def _questions_by_kind(sentences: list[Sentence]) -> list[list[_GeneratedQuestion]]:
-    """Make questions by kind, for an equal choice of kinds, positions counted twice."""
+    """Make lists of questions to choose from equally; those about positions are there twice."""
     tokens = tuple(token for sentence in sentences for token in sentence.tokens)
     counts = Counter(tokens)
     roles, first = [], 0
     for sentence in sentences:
         roles += _ask_roles(sentence, first, counts)
         first += len(sentence.tokens)
-    places = _ask_positions(tokens)
-    return [facts for facts in (places, places, _ask_neighbours(tokens, counts), roles) if facts]
+    positions = _ask_positions(tokens)
+    kinds = (positions, positions, _ask_neighbours(tokens, counts), roles)
+    return [questions for questions in kinds if questions]
 
 
 def _paragraph(rng: Random, name: str, version: str) -> dict[str, Any]:

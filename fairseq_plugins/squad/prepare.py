@@ -149,14 +149,14 @@ def _make_folder(
             }
             tokenizer.dictionary.save(str(built / "dict.txt"))
             report("computing baselines")
-            facts = {
+            record = {
                 "splits": about,
                 "floors": {"valid": score_baselines(squads["valid"])},
                 "dictionary_size": len(tokenizer.dictionary),
                 "separators": tokenizer.separators,
             }
             counts = ", ".join(f"{s} {about[s]['windows']} windows" for s in SPLITS)
-            folder.finish(built, origin, facts, counts)
+            folder.finish(built, origin, record, counts)
 
 
 def _read(path: Path, version: str) -> SquadFile:
