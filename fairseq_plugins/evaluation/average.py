@@ -1,4 +1,4 @@
-"""The average of a training's last checkpoints, as is usual in translation.
+"""Average of the last checkpoints of a training, as is usual in translation.
 
 python -m fairseq_plugins.evaluation.average FOLDER --last 5 --output FOLDER/average.pt
 """
@@ -16,7 +16,7 @@ from fairseq_plugins.common.errors import (
     WorkError,
     checkpoint_given_by,
 )
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.options import check_folder
@@ -28,8 +28,8 @@ _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 def last_checkpoints(folder: Path, count: int) -> list[Path]:
     """Find the last ``count`` checkpoints of a training, the oldest first.
 
-    They are fairseq's checkpoints of updates, of epochs and the last one, each number of updates
-    once.
+    fairseq writes checkpoints by updates, by epochs, and checkpoint_last.pt; of several with the
+    same number of updates one counts.
 
     Raises:
         OptionError: there are fewer.
@@ -127,13 +127,8 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    args = get_parser().parse_args(arguments)
-    return exit_status(args.program, lambda: _run(args))
-
-
-def _run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
+    """Average the last checkpoints and print which they are."""
     check_folder(args.folder, "FOLDER")
     output = args.output or args.folder / "average.pt"
     with checkpoint_given_by("FOLDER", "hold usable checkpoints"):
@@ -141,6 +136,8 @@ def _run(args: argparse.Namespace) -> None:
         write_average(paths, output)
     print(f"{output}: the mean of {', '.join(path.name for path in paths)}")
 
+
+main = command(get_parser, run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,17 +1,18 @@
 """BLEU of fairseq-generate's output, detokenised, by sacrebleu against raw references.
 
-``token_bleu`` is of the tokens themselves, as fairseq-generate's own and many papers' BLEU.
+``token_bleu`` compares tokens, as fairseq-generate and many papers do.
 
 python -m fairseq_plugins.evaluation.bleu OUTPUT --data DIR [--subset test]
 """
 
+import argparse
 import json
 import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.codes import SEPARATOR, join_pieces
 from fairseq_plugins.data.options import check_file, check_folder
@@ -48,7 +49,7 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, 
 def token_bleu(output: Path) -> float:
     """Compute corpus BLEU (0..100) of tokens, from what fairseq-generate printed.
 
-    Hypotheses (lines `D-`) and references (lines `T-`) are as the model has them, without pieces.
+    Hypotheses (lines `D-`) and references (lines `T-`) are tokenised, with subwords joined.
 
     Raises:
         ValueError: a sentence without one of the two.
@@ -136,36 +137,34 @@ def score_output(output: Path, data: Path, subset: str) -> dict[str, object]:
     }
 
 
-def run_command(
-    program: str,
-    score_subset: Callable[[Path, Path, str], dict[str, object]],
-    arguments: Sequence[str] | None,
-) -> int:
-    """Print a score of fairseq-generate's output as JSON and return the exit status.
+def score_command(
+    program: str, score_subset: Callable[[Path, Path, str], dict[str, object]]
+) -> Callable[..., int]:
+    """Return the main function of a command that prints a score as JSON.
 
     Args:
         program: program name for messages.
-        score_subset: computes the score from output, prepared folder and subset.
-        arguments: command line; None for the process's own.
+        score_subset: computes the score from fairseq-generate's output, a prepared folder and a
+            subset.
     """
-    parser = Parser(prog=program)
-    parser.add_argument("output", type=Path, metavar="OUTPUT", help="fairseq-generate's output")
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="prepared folder")
-    parser.add_argument("--subset", default="test", help="valid or test (default)")
-    args = parser.parse_args(arguments)
 
-    def run() -> None:
+    def get_parser() -> argparse.ArgumentParser:
+        parser = Parser(prog=program)
+        add = parser.add_argument
+        add("output", type=Path, metavar="OUTPUT", help="fairseq-generate's output")
+        add("--data", type=Path, required=True, metavar="DIR", help="prepared folder")
+        add("--subset", default="test", help="valid or test (default)")
+        return parser
+
+    def run(args: argparse.Namespace) -> None:
         check_file(args.output, "OUTPUT")
         check_folder(args.data, "--data")
         print(json.dumps(score_subset(args.output, args.data, args.subset)))
 
-    return exit_status(args.program, run)
+    return command(get_parser, run)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    return run_command("python -m fairseq_plugins.evaluation.bleu", score_output, arguments)
-
+main = score_command("python -m fairseq_plugins.evaluation.bleu", score_output)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,11 +5,10 @@ python -m fairseq_plugins.evaluation.bleu_by_length OUTPUT --data DIR [--subset 
 
 import sys
 from bisect import bisect_left
-from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.data.codes import join_pieces
-from fairseq_plugins.evaluation.bleu import read_lines, read_pairs, run_command, score
+from fairseq_plugins.evaluation.bleu import read_lines, read_pairs, score, score_command
 from fairseq_plugins.papers.extrapolation import BUCKETS
 
 LEAST = 20  # sentences; BLEU of fewer is not reported
@@ -44,11 +43,7 @@ def score_by_length(output: Path, data: Path, subset: str) -> dict[str, object]:
     return {"bleu": round(total, 4), "signature": signature, "buckets": buckets}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    program = "python -m fairseq_plugins.evaluation.bleu_by_length"
-    return run_command(program, score_by_length, arguments)
-
+main = score_command("python -m fairseq_plugins.evaluation.bleu_by_length", score_by_length)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,11 +3,10 @@
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.common.errors import checkpoint_given_by
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.options import check_file, check_folder
@@ -38,29 +37,19 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    args = get_parser().parse_args(arguments)
-    return exit_status(args.program, lambda: _evaluate(args))
-
-
-def _evaluate(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
+    """Evaluate the checkpoint and print its metrics."""
     check_file(args.path, "--path")
     check_folder(args.data, "--data")
     from fairseq_plugins.evaluation.glue import evaluate  # slow to import; --help stays fast
 
+    options = {"batch_size": args.batch_size, "seed": args.seed, "cpu": args.cpu}
     with checkpoint_given_by("--path"):
-        result = evaluate(
-            args.path,
-            args.data,
-            find_task(args.task),
-            args.subset,
-            batch_size=args.batch_size,
-            seed=args.seed,
-            cpu=args.cpu,
-        )
+        result = evaluate(args.path, args.data, find_task(args.task), args.subset, **options)
     print(json.dumps(result))
 
+
+main = command(get_parser, run)
 
 if __name__ == "__main__":
     sys.exit(main())

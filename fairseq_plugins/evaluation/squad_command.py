@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.errors import DataError, OptionError, checkpoint_given_by
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.options import add_folder, add_number, check_file, program
@@ -112,30 +112,27 @@ def _read_probabilities(path: Path, questions: Sequence[Question]) -> dict[str, 
     return table
 
 
-Command = tuple[
-    Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], None], str
-]
-COMMANDS: dict[str, Command] = {
+_COMMANDS: dict[str, tuple[Callable[..., None], Callable[..., None], str]] = {
     "prepare": (add_arguments, run, "make a data folder from the official files"),
     "toy": (add_toy_arguments, run_toy, "make a data folder of generated questions"),
     "predict": (_add_predict, _predict, "write a checkpoint's answers"),
     "evaluate": (_add_evaluate, _evaluate, "exact match and F1 of answers, as JSON"),
 }
-
 _SCRIPTS = {"prepare": "prepare_squad", "toy": "prepare_toy_squad"}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit status."""
+def get_parser() -> argparse.ArgumentParser:
+    """Build the parser of the command line."""
     parser = Parser(prog="python -m fairseq_plugins.squad", description="SQuAD.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, (add, _, summary) in COMMANDS.items():
+    for name, (add, _, summary) in _COMMANDS.items():
         # The script's name, as users call it; None for this program's.
         prog = program(_SCRIPTS[name]) if name in _SCRIPTS else None
         add(commands.add_parser(name, prog=prog, help=summary, description=summary))
-    args = parser.parse_args(arguments)
-    return exit_status(args.program, lambda: COMMANDS[args.command][1](args))
+    return parser
 
+
+main = command(get_parser, lambda args: _COMMANDS[args.command][1](args))
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,12 +3,13 @@
 python -m fairseq_plugins.glue.prepare_generated --bpe DIR [options]
 """
 
+import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data.options import (
@@ -33,8 +34,8 @@ def prepare_toy_glue(output: Path, bpe: Path, *, seed: int, examples: Mapping[st
         prepare(TOY_GLUE, output, Options(bpe, seed=seed), [source])
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
+def get_parser() -> argparse.ArgumentParser:
+    """Build the parser of the command line."""
     parser = Parser(
         prog=program("prepare_toy_glue"), description="Make the generated tasks' data folders."
     )
@@ -42,13 +43,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_output(parser, "toy-glue", "where Order/ and Place/ are made")
     add_seed(parser, "examples")
     add_counts(parser, "examples", EXAMPLES, "examples of {split}.tsv")
-    args = parser.parse_args(arguments)
-    examples = counts_from(args, "examples", EXAMPLES)
-    return exit_status(
-        args.program,
-        lambda: prepare_toy_glue(args.output, args.bpe, seed=args.seed, examples=examples),
-    )
+    return parser
 
+
+def run(args: argparse.Namespace) -> None:
+    """Generate and prepare both tasks."""
+    examples = counts_from(args, "examples", EXAMPLES)
+    prepare_toy_glue(args.output, args.bpe, seed=args.seed, examples=examples)
+
+
+main = command(get_parser, run)
 
 if __name__ == "__main__":
     sys.exit(main())
