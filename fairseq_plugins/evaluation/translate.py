@@ -7,18 +7,16 @@ import argparse
 import logging
 import sys
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.common.errors import DataError, checkpoint_given_by
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.progress import track
 from fairseq_plugins.data.options import (
     add_folder,
     add_number,
-    check_at_least,
     check_file,
     check_folder,
 )
@@ -28,7 +26,7 @@ STANDARD_INPUT = "-"
 
 
 def read_input(name: str) -> list[str]:
-    """Lines of a file, or of standard input for `-`; only a line feed ends one.
+    """Read the lines of a file, or of standard input for `-`; only a line feed ends one.
 
     Raises:
         DataError: a line is not UTF-8.
@@ -75,7 +73,9 @@ def get_parser() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Translate; an output file is written completely or not at all."""
-    check_at_least(1, beam=args.beam, max_tokens=args.max_tokens)
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
+    # fairseq asks for pinned memory with a GPU or without.
+    warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true")
     decoding = Decoding(args.beam, args.length_penalty, max_tokens=args.max_tokens)
     if args.input != STANDARD_INPUT:
         check_file(Path(args.input), "INPUT")
@@ -97,14 +97,7 @@ def run(args: argparse.Namespace) -> None:
         out.writelines(line.encode() + b"\n" for line in translated)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    args = get_parser().parse_args(arguments)
-    logging.getLogger("fairseq").setLevel(logging.WARNING)
-    # fairseq asks for pinned memory with a GPU or without.
-    warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true")
-    return exit_status(args.program, lambda: run(args))
-
+main = command(get_parser, run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -69,8 +69,8 @@ class Translator:
             ids = dictionary.encode_line(pieces, add_if_not_exist=False).long()
             if len(ids) > longest:
                 raise DataError(
-                    f"{name}, line {number}: {len(ids)} pieces, but at most {longest} can be "
-                    "translated; split the line"
+                    f"{name}, line {number}: must have at most {longest} subwords, but has "
+                    f"{len(ids)}; split the line"
                 )
             encoded.append(ids)
         return encoded

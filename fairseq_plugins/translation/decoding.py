@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.data.options import check_at_least
 
 # Powers of a length with larger exponents are beyond the range of floats.
 _LARGEST_PENALTY = 10
@@ -29,15 +30,11 @@ class Decoding:
     max_tokens: int = 4000
 
     def __post_init__(self) -> None:
-        for name in ("beam", "longer", "max_tokens"):
-            if getattr(self, name) < 1:
-                raise OptionError(
-                    f"`{name}` must be at least 1, but is {getattr(self, name)} instead."
-                )
+        check_at_least(1, beam=self.beam, longer=self.longer, max_tokens=self.max_tokens)
         if not abs(self.length_penalty) <= _LARGEST_PENALTY:  # NaN too
             raise OptionError(
-                f"`length_penalty` must be from {-_LARGEST_PENALTY} to {_LARGEST_PENALTY}, but is "
-                f"{self.length_penalty} instead."
+                f"--length-penalty must be from {-_LARGEST_PENALTY} to {_LARGEST_PENALTY}, but is "
+                f"{self.length_penalty}"
             )
 
     def generation(self) -> dict[str, Any]:
@@ -54,7 +51,7 @@ class Decoding:
 
         Its default batch size, a multiple of 8, would leave out the last sentences.
         """
-        named = {**self.generation(), "max_tokens": self.max_tokens}
-        named["required_batch_size_multiple"] = 1
-        words = [(f"--{name.replace('_', '-')}", str(value)) for name, value in named.items()]
-        return [*itertools.chain.from_iterable(words), "--remove-bpe"]
+        options = {**self.generation(), "max_tokens": self.max_tokens}
+        options["required_batch_size_multiple"] = 1
+        flags = ((f"--{name.replace('_', '-')}", str(value)) for name, value in options.items())
+        return [*itertools.chain.from_iterable(flags), "--remove-bpe"]

@@ -153,7 +153,7 @@ def test_a_line_that_is_too_long_is_named(translator, base, toy, tmp_path, capsy
     assert translate.main([*words, "--output", str(target)]) == 2
     error = capsys.readouterr().err
     assert "in.txt, line 2: " in error
-    assert "pieces, but at most 1024 can be translated" in error
+    assert "must have at most 1024 subwords, but has" in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt"]
 
 
@@ -202,7 +202,7 @@ def test_folders_and_models_of_something_else_are_refused(base, checkpoints, tmp
         Translator(base, tmp_path, Decoding(), cpu=True)
     with pytest.raises(CheckpointError, match="but is a pe_transformer_lm"):
         Translator(checkpoints["vanilla"], tmp_path, Decoding(), cpu=True)
-    with pytest.raises(OptionError, match="`beam` must be at least 1, but is 0 instead"):
+    with pytest.raises(OptionError, match="--beam must be at least 1, but is 0"):
         Decoding(beam=0)
 
 
