@@ -176,7 +176,7 @@ class ParallelBuild:
                             )
 
     def _map(
-        self, build: Callable[[], LineFunction], source: Path, target: Path, what: str
+        self, build: Callable[[], LineFunction], source: Path, target: Path, label: str
     ) -> None:
         """Apply a function to every line of a file, in parallel and in order."""
         if target.exists():
@@ -190,7 +190,7 @@ class ParallelBuild:
             # Show progress for long files only.
             mapped = apply(lines)
             if total >= 20 * LINES_AT_ONCE:
-                mapped = track(mapped, what, unit="lines", total=total)
+                mapped = track(mapped, label, unit="lines", total=total)
             for line in mapped:
                 out.write(line.encode() + b"\n")
 
@@ -267,10 +267,10 @@ class ParallelBuild:
 
 
 def tokeniser(language: str) -> LineFunction:
-    """Make the function from a line of raw text to its tokens."""
+    """Return the function that tokenises a line of raw text."""
     return Moses(language).tokenise
 
 
 def splitter(codes: Path) -> LineFunction:
-    """Make the function from a line of tokens to its subwords."""
+    """Return the function that splits a line of tokens into subwords."""
     return Codes.read(codes).split

@@ -5,7 +5,7 @@ Files are plain, .xz or .gz. Only a line feed ends a line, as for the tools that
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,17 +68,26 @@ class Cleaning:
         return "ratio" if most > least * self.max_ratio else "kept"
 
 
-def find_text(folder: Path, names: Iterable[str], option: str) -> Path:
-    """Find the first existing file of a folder, plain or packed.
+def find_texts(
+    folder: Path, languages: tuple[str, str], names: Mapping[str, Sequence[str]]
+) -> dict[str, Paths]:
+    """Find the files <name>.<language> of each split, plain or packed.
+
+    names: possible names of each split's files, by preference.
 
     Raises:
-        DataError: there is none.
+        DataError: one is missing.
     """
-    names = list(names)
-    path = find_packed(folder, *names)
-    if path is None:
-        raise DataError(f"{option} {folder} does not hold {' or '.join(names)} ({PACKED})")
-    return path
+    found = {}
+    for split, stems in names.items():
+        paths = []
+        for language in languages:
+            files = [f"{stem}.{language}" for stem in stems]
+            if (path := find_packed(folder, *files)) is None:
+                raise DataError(f"--from {folder} does not hold {' or '.join(files)} ({PACKED})")
+            paths.append(path)
+        found[split] = (paths[0], paths[1])
+    return found
 
 
 def read_pairs(paths: Paths, *, empty_lines: bool) -> Iterator[tuple[bytes, bytes]]:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import data_folder
-from fairseq_plugins.data.folders import SPLITS, Folder, build_folders, report
+from fairseq_plugins.data.folders import SPLITS, Folder, build_folders
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.options import (
     FEWEST_MERGES,
@@ -34,7 +34,7 @@ from fairseq_plugins.data.options import (
 from fairseq_plugins.translation import generated
 from fairseq_plugins.translation.folders import ParallelBuild, files_of
 from fairseq_plugins.translation.moses import check_language
-from fairseq_plugins.translation.parallel import Cleaning, ParallelText, Paths, find_text
+from fairseq_plugins.translation.parallel import Cleaning, ParallelText, find_texts
 from fairseq_plugins.translation.wmt14 import WMT14_EN_DE, ArchivedCorpus, ArchivedText, fetch
 
 PREPARATION_VERSION = 2  # increase when a request gives other files
@@ -76,26 +76,6 @@ class Settings:
         return ParallelBuild(work, languages, self.merges, self.cleaning, self.workers)
 
 
-def find_texts(
-    source: Path,
-    languages: tuple[str, str],
-    names: Mapping[str, Sequence[str]] = NAMES,
-    option: str = "--from",
-) -> dict[str, Paths]:
-    """Find the files <name>.<language> of each split in a folder that an option gives.
-
-    Raises:
-        DataError: one is missing.
-    """
-    found = {}
-    for split, stems in names.items():
-        left, right = (
-            find_text(source, [f"{stem}.{lang}" for stem in stems], option) for lang in languages
-        )
-        found[split] = (left, right)
-    return found
-
-
 def prepare_files(
     source: Path,
     output: Path,
@@ -108,9 +88,13 @@ def prepare_files(
     names: possible names of each split's files, by preference.
 
     Raises:
+        OptionError: a language without rules, or twice the same.
         DataError: something is missing, damaged or wrong; nothing is written then.
     """
-    check_languages(*languages)
+    check_language("--src", languages[0])
+    check_language("--tgt", languages[1])
+    if languages[0] == languages[1]:
+        raise OptionError(f"--src and --tgt must differ, but both are {languages[0]!r}")
     check_folder(source)
     found = find_texts(source, languages, names)
     sums = {path.name: sha256(path) for paths in found.values() for path in paths}
@@ -140,14 +124,14 @@ def prepare_archived(
         folder.report_done()
         return
     if source is None:
-        sums = fetch(corpus, text.folder, report)
+        sums = fetch(corpus, text.folder)
         origin: dict[str, Any] = {"urls": [member.url for member in corpus.members]}
     else:
         sums = {path.name: sha256(path) for path in text.inputs()}
         origin = {"from": source.resolve().name}
     with build_folders(folder, resume={**folder.request, "files": sums}) as (work, wanted):
         if wanted:
-            raw = text.unpack(work / "unpacked", report)
+            raw = text.unpack(work / "unpacked")
             origin["sha256"] = sums
             settings.build(work, corpus.languages).make(folder, raw, origin)
 
@@ -163,18 +147,6 @@ def prepare_toy(output: Path, settings: Settings, *, seed: int, pairs: Mapping[s
             text = generated.write_pairs(work, seed=seed, pairs=pairs)
             origin = {"generated": corpus["corpus"]}
             settings.build(work, languages).make(folder, text, origin)
-
-
-def check_languages(source: str, target: str) -> None:
-    """Check that both languages have rules and differ.
-
-    Raises:
-        OptionError: they do not.
-    """
-    check_language("--src", source)
-    check_language("--tgt", target)
-    if source == target:
-        raise OptionError(f"--src and --tgt must differ, but both are {source!r}")
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -247,11 +219,7 @@ def _run(args: argparse.Namespace) -> None:
         prepare_toy(args.output, settings, seed=args.seed, pairs=pairs)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    args = get_parser().parse_args(arguments)
-    return exit_status(args.program, lambda: _run(args))
-
+main = command(get_parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,7 +8,7 @@ sacrebleu); for the others the sha256 is recorded.
 import re
 import shutil
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -16,20 +16,17 @@ from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import find_packed, reading, writing
 from fairseq_plugins.data.archives import check_size
 from fairseq_plugins.data.download import CHUNK_BYTES, download
+from fairseq_plugins.data.folders import report
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.options import check_folder
-from fairseq_plugins.translation.parallel import (
-    ParallelText,
-    Paths,
-    count_lines,
-)
+from fairseq_plugins.translation.parallel import ParallelText, Paths, count_lines
 
 _SEGMENT = re.compile(r"<seg.*?>(.*)</seg>.*?")
 
 
 @dataclass(frozen=True)
 class Member:
-    """A pair of texts in an archive; `names` are those of source and target in it."""
+    """A pair of texts in an archive; `names` are the paths of source and target in it."""
 
     archive: str
     url: str
@@ -58,37 +55,25 @@ class ArchivedCorpus:
         return [*self.train, self.test]
 
 
-def _train(stem: str, archive: str, url: str) -> Member:
-    return Member(archive, url + archive, (f"{stem}.en", f"{stem}.de"))
+_STATMT = "https://www.statmt.org"
+
+
+def _train(stem: str, archive: str, year: str) -> Member:
+    return Member(archive, f"{_STATMT}/{year}/{archive}", (f"{stem}.en", f"{stem}.de"))
 
 
 WMT14_EN_DE = ArchivedCorpus(
     name="wmt14-en-de",
     languages=("en", "de"),
     train=(
-        _train(
-            "training/europarl-v7.de-en",
-            "training-parallel-europarl-v7.tgz",
-            "https://www.statmt.org/wmt13/",
-        ),
-        _train(
-            "commoncrawl.de-en",
-            "training-parallel-commoncrawl.tgz",
-            "https://www.statmt.org/wmt13/",
-        ),
-        _train(
-            "training/news-commentary-v9.de-en",
-            "training-parallel-nc-v9.tgz",
-            "https://www.statmt.org/wmt14/",
-        ),
+        _train("training/europarl-v7.de-en", "training-parallel-europarl-v7.tgz", "wmt13"),
+        _train("commoncrawl.de-en", "training-parallel-commoncrawl.tgz", "wmt13"),
+        _train("training/news-commentary-v9.de-en", "training-parallel-nc-v9.tgz", "wmt14"),
     ),
     test=Member(
-        archive="test-full.tgz",
-        url="https://www.statmt.org/wmt14/test-full.tgz",
-        names=(
-            "test-full/newstest2014-deen-src.en.sgm",
-            "test-full/newstest2014-deen-ref.de.sgm",
-        ),
+        "test-full.tgz",
+        f"{_STATMT}/wmt14/test-full.tgz",
+        ("test-full/newstest2014-deen-src.en.sgm", "test-full/newstest2014-deen-ref.de.sgm"),
         md5="a8cd784e006feb32ac6f3d9ec7eb389a",
         lines=3003,
     ),
@@ -130,22 +115,22 @@ class ArchivedText:
             found += plain if plain else [self.folder / member.archive]
         return found
 
-    def unpack(self, work: Path, report: Callable[[str], None]) -> ParallelText:
+    def unpack(self, work: Path) -> ParallelText:
         """Unpack archives and SGM files into `work` and return the paths of all texts.
 
         Raises:
             DataError: an archive is damaged or incomplete, or the test set has a wrong length.
         """
         work.mkdir(exist_ok=True)
-        train = [self._readable(member, work, report) for member in self.corpus.train]
-        test = self._readable(self.corpus.test, work, report)
+        train = [self._readable(member, work) for member in self.corpus.train]
+        test = self._readable(self.corpus.test, work)
         for path in test:
             lines, expected = count_lines(path), self.corpus.test.lines
             if expected not in (None, lines):
                 raise DataError(f"{path.name}: expected {expected} lines, found {lines}")
         return ParallelText(train, None, test)
 
-    def _readable(self, member: Member, work: Path, report: Callable[[str], None]) -> Paths:
+    def _readable(self, member: Member, work: Path) -> Paths:
         paths = self._plain(member)
         if paths is None:
             paths = work / member.plain_names[0], work / member.plain_names[1]
@@ -158,7 +143,7 @@ class ArchivedText:
         return source, target
 
 
-def fetch(corpus: ArchivedCorpus, folder: Path, report: Callable[[str], None]) -> dict[str, str]:
+def fetch(corpus: ArchivedCorpus, folder: Path) -> dict[str, str]:
     """Download missing archives; return the sha256 of each by name."""
     for member in corpus.members:
         target = folder / member.archive

@@ -13,7 +13,7 @@ import pytest
 
 from fairseq_plugins.common.errors import DataError, OptionError, WorkError
 from fairseq_plugins.translation.moses import Moses, languages
-from fairseq_plugins.translation.parallel import Cleaning, find_text, keep_flags, read_pairs
+from fairseq_plugins.translation.parallel import Cleaning, find_texts, keep_flags, read_pairs
 from fairseq_plugins.translation.wmt14 import (
     WMT14_EN_DE,
     ArchivedCorpus,
@@ -72,7 +72,7 @@ def test_packed_files_are_read_and_damaged_ones_named(pack, tmp_path):
     ending = ".xz" if pack is lzma.compress else ".gz"
     for language, text in (("en", b"a\nb\n"), ("de", b"c\nd\n")):
         (tmp_path / f"t.{language}{ending}").write_bytes(pack(text))
-    english, german = (find_text(tmp_path, [f"no.{x}", f"t.{x}"], "--from") for x in ("en", "de"))
+    english, german = find_texts(tmp_path, ("en", "de"), {"train": ("no", "t")})["train"]
     assert list(read_pairs((english, german), empty_lines=True))[1] == (b"b\n", b"d\n")
     german.write_bytes(german.read_bytes()[:-5])
     with pytest.raises(DataError, match=rf"t\.de\{ending} is damaged"):
@@ -81,7 +81,7 @@ def test_packed_files_are_read_and_damaged_ones_named(pack, tmp_path):
 
 def test_a_text_that_is_not_there_is_named(tmp_path):
     with pytest.raises(DataError, match=r"--from .* does not hold valid\.fr or val\.fr \(plain"):
-        find_text(tmp_path, ["valid.fr", "val.fr"], "--from")
+        find_texts(tmp_path, ("fr", "en"), {"valid": ("valid", "val")})
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_archives_and_plain_files_give_the_same_text(archives, tmp_path):
     text = ArchivedText(CORPUS, archives)
     text.require()
     assert [path.name for path in text.inputs()] == ["train.tgz", "test.tgz"]
-    found = text.unpack(tmp_path / "work", lambda message: None)
+    found = text.unpack(tmp_path / "work")
     assert found.valid is None
     assert [path.read_text() for path in found.train[0]] == ["one\ntwo\n", "eins\nzwei\n"]
     assert found.test[0].read_text() == "First one.\nA &amp; B\n"  # as sacrebleu reads it
@@ -195,7 +195,7 @@ def test_archives_and_plain_files_give_the_same_text(archives, tmp_path):
         (plain / f"tiny2014.{language}").write_bytes(path.read_bytes())
     again = ArchivedText(CORPUS, plain)
     again.require()
-    same = again.unpack(tmp_path / "work2", lambda message: None)
+    same = again.unpack(tmp_path / "work2")
     assert [path.name for path in same.test] == ["tiny2014.en", "tiny2014.de"]
     assert list(read_pairs(same.train[0], empty_lines=False))[1] == (b"two\n", b"zwei\n")
 
@@ -209,7 +209,7 @@ def test_what_a_folder_lacks_is_named(archives):
 def test_a_test_set_of_another_length_is_refused(archives, tmp_path):
     corpus = replace(CORPUS, test=replace(CORPUS.test, lines=3))
     with pytest.raises(DataError, match=r"src\.en: expected 3 lines, found 2"):
-        ArchivedText(corpus, archives).unpack(tmp_path / "work", lambda message: None)
+        ArchivedText(corpus, archives).unpack(tmp_path / "work")
 
 
 @pytest.mark.parametrize("damage", ["cut", "no archive", "other members"])
@@ -228,12 +228,12 @@ def test_damaged_archives_are_named(damage, archives, tmp_path):
 
 
 def test_downloads_are_recorded_and_unreachable_ones_say_what_else_works(archives, tmp_path):
-    sums = fetch(CORPUS, archives, lambda message: None)  # everything is there
+    sums = fetch(CORPUS, archives)  # everything is there
     expected = hashlib.sha256((archives / "train.tgz").read_bytes()).hexdigest()
     assert sums["train.tgz"] == expected
     nowhere = Member("x.tgz", "http://127.0.0.1:9/x.tgz", ("a.en", "a.de"))
     with pytest.raises(WorkError, match="same command resumes, and --from DIR takes the files"):
-        fetch(replace(CORPUS, train=(nowhere,)), tmp_path / "new", lambda message: None)
+        fetch(replace(CORPUS, train=(nowhere,)), tmp_path / "new")
 
 
 def test_facts_of_wmt14():
