@@ -20,7 +20,7 @@ from fairseq_plugins.data.tokenizers import load_tokenizer
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.rows import check_row, runnable_rows
 from fairseq_plugins.experiments.training import PretrainedModel
-from fairseq_plugins.glue import own
+from fairseq_plugins.glue import custom
 from fairseq_plugins.glue import prepare as glue_prepare
 from fairseq_plugins.glue.read import read_lines, read_split
 from fairseq_plugins.glue.tasks import GlueTask
@@ -48,7 +48,7 @@ def fine_tune(args: argparse.Namespace) -> None:
     """
     _check_start_and_encodings(args)
 
-    task = own.read_task(args.data, args.valid, args.predict, args.labels)
+    task = custom.read_task(args.data, args.valid, args.predict, args.labels)
     kind = "numbers" if task.labels.is_number else f"{len(task.labels.classes)} classes"
     inputs = "one sentence" if task.inputs == 1 else "two sentences"
     print(f"{args.data.name}: {inputs} in each example, labels are {kind}", flush=True)
@@ -155,7 +155,7 @@ def _prepare(args: argparse.Namespace, task: GlueTask, *, adapts: bool) -> Data:
     sums["tokenizer"] = pieces.fingerprint()
     name = f"finetune-{_stem(args.data)}-{'-'.join(one[:6] for one in sums.values())}"
     total = len(read_split(args.data, task, task.split("train")).examples)
-    held_out = None if args.valid else own.held_out_size(total)
+    held_out = None if args.valid else custom.held_out_size(total)
     task = replace(task, name="examples")
     options = glue_prepare.Options(args.start.parent, held_out=held_out, workers=_WORKERS)
     found = glue_prepare.TaskFiles(task, args.data.parent, paths, ())
@@ -172,7 +172,7 @@ def _prepare(args: argparse.Namespace, task: GlueTask, *, adapts: bool) -> Data:
 
 def _prepare_text(args: argparse.Namespace, task: GlueTask, output: Path) -> Path:
     """Make a folder of the sentences as plain text to adapt on."""
-    lines = own.text_lines([args.data], task.splits[0].sentences)
+    lines = custom.text_lines([args.data], task.splits[0].sentences)
     lines += [*read_text(args.text)] if args.text else []
     raw = output.with_name(f"{output.name}-raw")
     for split, found in split_lines(lines).items():

@@ -3,7 +3,7 @@
 import pytest
 
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.glue.own import read_task
+from fairseq_plugins.glue.custom import read_task
 
 GOOD = "label\tsentence\n" + "yes\ta cat\nno\ta dog\n" * 3
 PAIRS = "id\tsentence1\tsentence2\tlabel\n" + "1\ta\tb\t0.5\n2\tb\tc\t-3\n"

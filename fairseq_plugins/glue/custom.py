@@ -1,4 +1,4 @@
-"""Labelled data of one's own: tab-separated files with a header, read as a task like GLUE's.
+"""Labelled data of users: tab-separated files with a header, read as a task like GLUE's.
 
 Columns are `label` and `sentence`, or `sentence1` and `sentence2` of pairs, in any order; others
 are left out. Labels are classes of one word each, or numbers.
@@ -32,8 +32,8 @@ def read_task(
         train: examples with labels.
         valid: examples to measure on; None to hold out a part of `train`.
         predict: examples without labels.
-        kind: of the labels; None for numbers where all are and one has a decimal point, else
-            classes.
+        kind: kind of the labels; None means numbers if all labels are numbers and one has a
+            decimal point, else classes.
 
     Raises:
         DataError: with file and line: a column is missing, another number of fields than columns,
@@ -103,7 +103,7 @@ def _labels_of(path: Path, labels: Sequence[str], kind: Kind | None) -> Labels:
 
 
 class _Numbers(Labels):
-    """Numbers without bounds; `highest` is what they are divided by in training."""
+    """Numbers without bounds; `highest` is their divisor in training."""
 
     def problem(self, label: str) -> str | None:
         """Describe the error in a label; None if it is valid."""
