@@ -33,11 +33,16 @@ def score_baselines(
     Returns:
         The task's metrics in per cent by split and predictor, without splits of one example.
     """
+    if task.labels.is_number:
+        majority, regression = DummyRegressor(), Ridge()
+    else:
+        majority = DummyClassifier(strategy="prior")
+        regression = LogisticRegression(max_iter=300)
     train = splits["train"].examples
     others = _measured(task, splits)
     found: dict[str, dict[str, dict[str, float]]] = {name: {} for name in others}
     for predictor, features in _predictors(task, train):
-        model = _majority(task) if predictor == MAJORITY else _regression(task)
+        model = majority if predictor == MAJORITY else regression
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(features(train), _targets(task, train))
@@ -49,7 +54,7 @@ def score_baselines(
 
 
 def seen_first_sentences(task: GlueTask, splits: Mapping[str, SplitText]) -> dict[str, float]:
-    """Compute the per cent of each labelled split's examples whose first sentence is in training.
+    """Compute the percentage of each labelled split's first sentences that are in training too.
 
     Empty for tasks of one sentence.
     """
@@ -111,14 +116,6 @@ def _shared(examples: Sequence[Example]) -> list[list[float]]:
 def _share(words: Sequence[str], others: Sequence[str]) -> float:
     known = set(others)
     return sum(word in known for word in words) / len(words) if words else 0.0
-
-
-def _majority(task: GlueTask) -> Any:
-    return DummyRegressor() if task.labels.is_number else DummyClassifier(strategy="prior")
-
-
-def _regression(task: GlueTask) -> Any:
-    return Ridge() if task.labels.is_number else LogisticRegression(max_iter=300)
 
 
 def _targets(task: GlueTask, examples: Sequence[Example]) -> list[Any]:

@@ -6,19 +6,20 @@ No checksums are published, so that the sha256 of each download is recorded inst
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.archives import Zip
 from fairseq_plugins.data.download import download
+from fairseq_plugins.data.folders import report
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.glue.tasks import GlueTask
 
 ORIGIN_FILE = "origin.json"
 
 
-def fetch(task: GlueTask, downloads: Path, report: Callable[[str], None]) -> Path:
+def fetch(task: GlueTask, downloads: Path) -> Path:
     """Download a task's files to <task>/ in `downloads`, unless present; return `downloads`.
 
     Raises:
@@ -30,10 +31,9 @@ def fetch(task: GlueTask, downloads: Path, report: Callable[[str], None]) -> Pat
     if not task.addresses:
         raise DataError(f"{task.name} is generated and has no official address")
     paths = []
-    for address in task.addresses:
-        name = address.rsplit("/", 1)[1]
-        path = download(address, downloads / name, None, report, elsewhere="--from DIR takes")
-        paths.append(path)
+    for url in task.addresses:
+        path = downloads / PurePosixPath(url).name
+        paths.append(download(url, path, None, report, elsewhere="--from DIR takes"))
     try:
         files = _mrpc(paths) if len(paths) == 3 else _from_zip(task, paths[0])
     except (DataError, UnicodeDecodeError) as error:

@@ -10,12 +10,12 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.errors import DataError, WorkError
-from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.files import find_packed
 from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.common.parser import Parser
@@ -118,10 +118,8 @@ def prepare(
     located = []
     for task in tasks:
         try:
-            candidates = sources or [
-                official.fetch(task, output.parent / "downloads" / "glue", report)
-            ]
-            located.append(find_files(task, candidates))
+            downloads = output.parent / "downloads" / "glue"
+            located.append(find_files(task, sources or [official.fetch(task, downloads)]))
         except (DataError, WorkError) as error:
             if not skip_missing:
                 raise
@@ -290,25 +288,14 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    args = get_parser().parse_args(arguments)
-    options = Options(
-        args.bpe,
-        args.max_train,
-        args.max_valid,
-        args.held_out,
-        args.seed,
-        args.workers,
-        args.disjoint,
-    )
+def run(args: argparse.Namespace) -> None:
+    """Prepare the chosen tasks."""
+    options = Options(**{field.name: getattr(args, field.name) for field in fields(Options)})
+    tasks = find_tasks(args.tasks.split(",")) if args.tasks else GLUE
+    prepare(tasks, args.output, options, args.sources, skip_missing=not args.tasks)
 
-    def work() -> None:
-        tasks = find_tasks(args.tasks.split(",")) if args.tasks else GLUE
-        prepare(tasks, args.output, options, args.sources, skip_missing=not args.tasks)
 
-    return exit_status(args.program, work)
-
+main = command(get_parser, run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -40,7 +40,4 @@ def hold_out(train: SplitText, count: int, seed: str) -> dict[str, SplitText]:
     parts: dict[str, list[Example]] = {"train": [], HELD_OUT: []}
     for number, example in enumerate(train.examples):
         parts[HELD_OUT if number in chosen else "train"].append(example)
-    return {
-        name: SplitText(train.file, train.sha256, tuple(examples), train.dropped)
-        for name, examples in parts.items()
-    }
+    return {name: replace(train, examples=tuple(examples)) for name, examples in parts.items()}

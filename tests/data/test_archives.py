@@ -54,7 +54,7 @@ def test_wikitext(field, value, message, tmp_path):
     target = tmp_path / "target"
     target.mkdir()
     with pytest.raises(DataError, match=r"wiki\.train\.tokens in .*" + message):
-        RawSource(path, corpus).unpack(target, lambda text: None)
+        RawSource(path, corpus).unpack(target)
     assert not list(target.iterdir())
 
 
@@ -62,7 +62,7 @@ def test_wikitext(field, value, message, tmp_path):
 def test_glue(field, value, message, tmp_path):
     write_zip(tmp_path / "RTE.zip", ["RTE/train.tsv", "RTE/dev.tsv"], field, value)
     with pytest.raises(DataError, match=rf"RTE\.zip damaged .*RTE/train\.tsv in .*{message}"):
-        official.fetch(TASKS["RTE"], tmp_path, lambda text: None)
+        official.fetch(TASKS["RTE"], tmp_path)
     assert not (tmp_path / "RTE").exists()
 
 

@@ -275,7 +275,7 @@ def test_mrpc_is_put_together_from_its_parts(tmp_path: Path, server: str) -> Non
     (served / "ids.tsv").write_text("12\t13\n")  # no header
     addresses = tuple(f"{server}/{name}" for name in ("train.txt", "test.txt", "ids.tsv"))
     task = replace(TASKS["MRPC"], addresses=addresses)
-    folder = official.fetch(task, tmp_path / "downloads", lambda text: None) / "MRPC"
+    folder = official.fetch(task, tmp_path / "downloads") / "MRPC"
     lines = {name: (folder / f"{name}.tsv").read_text().splitlines() for name in ("train", "dev")}
     assert lines["train"][1:] == ['1\t10\t11\tA "quote\tb', "1\t14\t15\te\tf"]
     assert lines["dev"][1:] == ["0\t12\t13\tc\td"]
@@ -283,7 +283,7 @@ def test_mrpc_is_put_together_from_its_parts(tmp_path: Path, server: str) -> Non
     with (served / "train.txt").open("a") as train:
         train.write("\r\n")
     with pytest.raises(DataError, match=r"train\.txt, line 5: must have 5 fields, but has 0"):
-        official.fetch(task, tmp_path / "again", lambda text: None)
+        official.fetch(task, tmp_path / "again")
 
 
 def test_generated_tasks_depend_on_order_alone(tmp_path: Path, bpe: Path) -> None:
