@@ -18,6 +18,7 @@ from fairseq_plugins.common.vocabulary import (
     Vocabulary,
     check_vocabulary,
 )
+from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.data.raw_text import RawText, read_raw_text
 from fairseq_plugins.evaluation.perplexity import Score, summarise
 from fairseq_plugins.evaluation.samples import (
@@ -33,10 +34,7 @@ from fairseq_plugins.modules.loading import read_trained
 
 BREAK_MODES = ("none", "complete", "eos")  # supported of fairseq's --sample-break-mode
 BATCH_SIZE = 8
-_LARGEST = 2**31 - 1  # of an option
 TASKS = {LM: ("language_modeling",), ROBERTA: ("masked_lm", "pe_masked_lm")}
-
-Line = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -74,17 +72,14 @@ class EvaluationOptions:
     adaptation: Adaptation = AS_TRAINED
 
     def __post_init__(self) -> None:
-        least = {"--batch-size": (self.batch_size, 1), "--seed": (self.seed, 0)}
-        least["--context-window"] = (self.context_window, 0)
-        for option, (value, lowest) in least.items():
-            if not lowest <= value <= _LARGEST:
-                limit = f"at least {lowest}" if value < lowest else f"at most {_LARGEST:,}"
-                raise OptionError(f"{option} must be {limit}, but is {value}")
-        if max(self.lengths, default=0) > _LARGEST:
-            raise OptionError(f"--lengths must be at most {_LARGEST:,}, but is {max(self.lengths)}")
+        check_at_least(1, batch_size=self.batch_size)
+        longest = max(self.lengths, default=0)
+        check_at_least(0, seed=self.seed, context_window=self.context_window, lengths=longest)
         if self.break_mode not in (None, *BREAK_MODES):
-            known = ", ".join(BREAK_MODES)
-            raise OptionError(f"--sample-break-mode must be one of {known}, not {self.break_mode}")
+            raise OptionError(
+                f"--sample-break-mode must be one of {', '.join(BREAK_MODES)}, but is "
+                f"{self.break_mode}"
+            )
         if self.context_window and self.break_mode not in (None, "none"):
             raise OptionError(
                 "--context-window must be 0 with --sample-break-mode "
@@ -136,7 +131,7 @@ class EvaluationResult:
     trained: LoadedModel
     break_mode: str
     text: RawText
-    lines: Sequence[Line]
+    lines: Sequence[dict[str, Any]]
     adaptation: Adaptation = AS_TRAINED
 
     def to_json(self) -> dict[str, Any]:
@@ -204,7 +199,7 @@ def evaluate(
     options: EvaluationOptions,
     *,
     begin: Callable[[LoadedModel, Samples], None] = lambda trained, samples: None,
-    done: Callable[[Line], None] = lambda line: None,
+    done: Callable[[dict[str, Any]], None] = lambda line: None,
 ) -> EvaluationResult:
     """Compute the perplexity of a checkpoint at each length.
 
