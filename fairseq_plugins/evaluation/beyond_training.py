@@ -21,8 +21,6 @@ BLOCKS = 4  # means by position cover a quarter of the training length each
 BATCH_TOKENS = 4096  # tokens of a batch, unless one window is longer
 BLOCK = 1024  # tokens of a window whose logits are in memory at once
 
-Line = dict[str, Any]
-
 _LARGEST_FACTOR = 9999
 
 
@@ -55,8 +53,8 @@ def measure(options: EvaluationOptions, factors: Sequence[int], tokens: int) -> 
             f"{options.path} must be trained at a length divisible by {BLOCKS}, but was at {base}"
         )
     lengths = [factor * base for factor in factors]
-    measured = (_Masked if trained.is_masked else _Causal)(options, trained, lengths, tokens)
-    lines: dict[str, Line] = {}
+    split = (_Masked if trained.is_masked else _Causal)(options, trained, lengths, tokens)
+    lines: dict[str, dict[str, Any]] = {}
     for factor, length in zip(factors, lengths, strict=True):
         try:
             if options.adaptation:
@@ -65,7 +63,7 @@ def measure(options: EvaluationOptions, factors: Sequence[int], tokens: int) -> 
                 raise NoNumberError(f"{trained.encoding} has no meaning beyond position {longest}")
             # The result of a length does not depend on the others, with random encodings too.
             utils.set_torch_seed(options.seed)
-            found = measured.at(trained.model, length, base // BLOCKS)
+            found = split.measure(trained.model, length, base // BLOCKS)
             lines[f"{factor}x"] = {"length": length, **found}
         except NoNumberError as error:  # other errors end the command
             lines[f"{factor}x"] = {"length": length, "reason": str(error)}
@@ -73,7 +71,7 @@ def measure(options: EvaluationOptions, factors: Sequence[int], tokens: int) -> 
 
 
 class _Causal:
-    """A causal language model on the beginning of a split."""
+    """The beginning of a split, for causal language models."""
 
     def __init__(
         self, options: EvaluationOptions, trained: LoadedModel, lengths: Sequence[int], tokens: int
@@ -108,9 +106,9 @@ class _Causal:
         self._tokens = torch.cat([part["source"] for part in parts])
         self._targets = torch.cat([part["target"] for part in parts])
 
-    def at(self, model: Any, length: int, width: int) -> Line:
-        whole = self._all(model, length, length)
-        sliding = self._all(model, length, length // STRIDE_PARTS)
+    def measure(self, model: Any, length: int, width: int) -> dict[str, Any]:
+        whole = self._losses(model, length, length)
+        sliding = self._losses(model, length, length // STRIDE_PARTS)
         return {
             "tokens": whole.numel(),
             "bits": float(whole.mean()),
@@ -118,7 +116,7 @@ class _Causal:
             "by_position": by_position(whole.view(-1, length), width).tolist(),
         }
 
-    def _all(self, model: Any, length: int, stride: int) -> Tensor:
+    def _losses(self, model: Any, length: int, stride: int) -> Tensor:
         """Return losses (N,) in the order of the text."""
         batch_size, losses = max(1, BATCH_TOKENS // length), model_losses(model, BLOCK)
         parts = window_losses(self._tokens, self._targets, length, stride, losses, batch_size)
@@ -128,7 +126,7 @@ class _Causal:
 
 
 class _Masked:
-    """A masked language model on the beginning of a split, masked by the seed."""
+    """The beginning of a split, masked by the seed, for masked language models."""
 
     def __init__(
         self, options: EvaluationOptions, trained: LoadedModel, lengths: Sequence[int], tokens: int
@@ -141,20 +139,20 @@ class _Masked:
             )
         self._options, self._task, self._tokens = options, trained.task, tokens
 
-    def at(self, model: Any, length: int, width: int) -> Line:
-        asked = self._options
+    def measure(self, model: Any, length: int, width: int) -> dict[str, Any]:
+        options = self._options
         cut = MaskedSamples(
-            asked.data,
-            asked.split,
+            options.data,
+            options.split,
             self._task,
             length=length,
             break_mode="none",  # regardless of lines
-            seed=asked.seed,
+            seed=options.seed,
         )
         whole = min(self._tokens // length, int((cut.sizes == length - 1).sum()))
         if whole < 1:
             raise DataError(
-                f"{asked.data}: {asked.split} must fill a sample of {length} tokens, but has "
+                f"{options.data}: {options.split} must fill a sample of {length} tokens, but has "
                 f"{cut.tokens}"
             )
         bits, count = masked_by_position(model, cut, whole, max(1, BATCH_TOKENS // length))
@@ -196,10 +194,10 @@ def masked_by_position(
         masked[:, 0] = False
         logits = model(src_tokens=tokens, masked_tokens=masked.to(device))[0]  # (N, V)
         log_probs = torch.log_softmax(logits.float(), -1).cpu()
-        own = -log_probs.gather(1, target[masked].unsqueeze(1)).squeeze(1).double() / math.log(2)
-        require_finite(own)
+        losses = -log_probs.gather(1, target[masked].unsqueeze(1)).squeeze(1).double() / math.log(2)
+        require_finite(losses)
         positions = masked.nonzero()[:, 1]
-        bits.index_add_(0, positions, own)
+        bits.index_add_(0, positions, losses)
         found += torch.bincount(positions, minlength=length)
     return bits, found
 

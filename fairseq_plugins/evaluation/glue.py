@@ -94,12 +94,12 @@ def predict(
         data: the task's folder.
         glue_task: the task.
         subset: name of the split, with or without labels.
-        batch_size: in examples.
-        seed: of encodings that draw in evaluation too.
-        cpu: even where there is a GPU.
+        batch_size: examples of a batch.
+        seed: seed of encodings that are random in evaluation too.
+        cpu: use the CPU even where there is a GPU.
 
     Raises:
-        OptionError: the batch is empty.
+        OptionError: `batch_size` is below 1.
         DataError: the data is missing.
         CheckpointError: the checkpoint cannot be read, is of another task, or has another
             dictionary, or other or unknown classes.

@@ -67,7 +67,7 @@ def perplexity(bits: float) -> float | None:
         return None
 
 
-def per(bits: float, count: int | None) -> dict[str, float | None] | None:
+def per_unit(bits: float, count: int | None) -> dict[str, float | None] | None:
     """Compute bits and perplexity per unit; None where the count is unknown."""
     if not count:
         return None
@@ -84,7 +84,7 @@ def summarise(score: Score, text: RawText) -> dict[str, Any]:
         "tokens": score.tokens,
         "skipped": score.skipped,
         "predicted": score.predicted,
-        "per_token": per(score.bits, score.predicted),
-        "per_word": per(score.bits, known.words),
-        "per_byte": per(score.bits, known.bytes),
+        "per_token": per_unit(score.bits, score.predicted),
+        "per_word": per_unit(score.bits, known.words),
+        "per_byte": per_unit(score.bits, known.bytes),
     }

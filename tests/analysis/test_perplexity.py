@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_plugins.data.raw_text import RawText
-from fairseq_plugins.evaluation.perplexity import Score, per, perplexity, summarise, token_bits
+from fairseq_plugins.evaluation.perplexity import Score, per_unit, perplexity, summarise, token_bits
 
 TEXT = RawText(words=20, bytes=100)
 
@@ -33,7 +33,7 @@ def test_bits_are_summed_in_float64() -> None:
 @pytest.mark.parametrize("units", [1, 7, 300])
 def test_any_share_gives_the_same_text(units: int) -> None:
     """Perplexity to the power of the units is the text's improbability, whatever the units."""
-    found = per(120.0, units)
+    found = per_unit(120.0, units)
     assert found is not None and found["perplexity"] is not None and found["bits"] is not None
     assert units * math.log2(found["perplexity"]) == pytest.approx(120.0)
     assert units * found["bits"] == pytest.approx(120.0)
@@ -42,8 +42,8 @@ def test_any_share_gives_the_same_text(units: int) -> None:
 def test_what_no_number_holds_is_unknown() -> None:
     assert perplexity(1024.0) is None
     assert perplexity(1023.0) == 2.0**1023
-    assert per(1.0, None) is None
-    assert per(1.0, 0) is None
+    assert per_unit(1.0, None) is None
+    assert per_unit(1.0, 0) is None
 
 
 def test_words_and_bytes_are_those_of_all_tokens() -> None:
