@@ -27,10 +27,10 @@ from fairseq_plugins.data.wordpiece import (
     WordPieceTokenizer,
 )
 from fairseq_plugins.integrations.conversion import (
-    read_our_state,
-    read_their_state,
+    read_fairseq_state,
+    read_huggingface_state,
     write_checkpoint,
-    write_their_folder,
+    write_huggingface_folder,
 )
 from fairseq_plugins.integrations.masked_models import (
     OUR_POSITIONS,
@@ -66,7 +66,7 @@ def to_fairseq(source: Path, target: Path) -> None:
     """
     config = read_config(source, BERT)
     wordpiece = _read_wordpiece(source)
-    state, types = read_their_state(source, config, BERT, _rows(wordpiece))
+    state, types = read_huggingface_state(source, config, BERT, _rows(wordpiece))
     state[OUR_WORDS] = state[OUR_WORDS] + types[0]
     if len(types) == 2 and not torch.equal(types[0], types[1]):
         state[OUR_SEGMENT] = types[1] - types[0]
@@ -90,12 +90,12 @@ def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
     """
     wordpiece = _read_wordpiece(tokenizer)
     known = Vocabulary(tokenizer / DICTIONARY_FILE, _symbols(wordpiece), ROBERTA_TABLE)
-    ours, state = read_our_state(source, BERT, known)
+    ours, state = read_fairseq_state(source, BERT, known)
     extra = {POSITIONS: state[OUR_POSITIONS], TYPES: _types(state)}
     options = {"pad_token_id": wordpiece.vocabulary["[PAD]"]}
-    _write_their_tokenizer(wordpiece, target)
+    _write_huggingface_tokenizer(wordpiece, target)
     _copy_lines(tokenizer, target)
-    write_their_folder(target, BERT, ours, state, _rows(wordpiece), extra, options)
+    write_huggingface_folder(target, BERT, ours, state, _rows(wordpiece), extra, options)
     logger.info("%s: %d symbols, %d weights", source, len(wordpiece.vocabulary), len(state))
 
 
@@ -135,7 +135,7 @@ def _copy_lines(source: Path, target: Path) -> None:
         shutil.copyfile(source / VOCABULARY_FILE, target / VOCABULARY_FILE)
 
 
-def _write_their_tokenizer(wordpiece: WordPieceTokenizer, target: Path) -> None:
+def _write_huggingface_tokenizer(wordpiece: WordPieceTokenizer, target: Path) -> None:
     """Write tokenizer.json with the special tokens, which fairseq folders leave out."""
     from tokenizers import Tokenizer
     from tokenizers.processors import BertProcessing

@@ -23,7 +23,7 @@ from fairseq_plugins.integrations.folders import (
     WEIGHTS_FILE,
     find_weights,
     read_weights,
-    refuse_names,
+    reject_names,
     select_weights,
 )
 from fairseq_plugins.integrations.masked_models import (
@@ -62,7 +62,7 @@ _VERSION = f"{STACK}version"  # fairseq's checkpoint format
 _TASK_HEADS = re.compile(r"(classification_heads|span_heads)\..*")
 
 
-def read_their_state(
+def read_huggingface_state(
     source: Path, config: Mapping[str, Any], family: Family, rows: Tensor
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Read the weights of a Hugging Face folder under our names, in the order of our vocabulary.
@@ -164,7 +164,7 @@ def write_checkpoint(
     torch.save(checkpoint, folder / CHECKPOINT_FILE)
 
 
-def read_our_state(source: Path, family: Family, vocabulary: Vocabulary) -> tuple[Any, Any]:
+def read_fairseq_state(source: Path, family: Family, vocabulary: Vocabulary) -> tuple[Any, Any]:
     """Read a ``pe_roberta`` checkpoint that a Hugging Face family can represent.
 
     Heads of tasks are dropped with a log message.
@@ -205,13 +205,13 @@ def read_our_state(source: Path, family: Family, vocabulary: Vocabulary) -> tupl
     weights = body_weights(ours["encoder_layers"]) | head_weights(family)
     needed = {*(weight.ours for weight in weights.values()), TIED}
     needed |= {OUR_SEGMENT} if segments == "pairs" else set()
-    refuse_names(source, "lacks", needed - state.keys())
-    refuse_names(source, "has no place for", state.keys() - needed)
+    reject_names(source, "lacks", needed - state.keys())
+    reject_names(source, "has no place for", state.keys() - needed)
     check_vocabulary(source, checkpoint, vocabulary)
     return ours, state
 
 
-def write_their_folder(
+def write_huggingface_folder(
     folder: Path,
     family: Family,
     ours: Mapping[str, Any],

@@ -100,8 +100,8 @@ def select_weights(
     needed = {**body, **(head if head.keys() & weights.keys() else {})}
     left = [name for name in weights if name not in needed]
     foreign = [name for name in left if _BODY.match(name) and not _NUMBERS.fullmatch(name)]
-    refuse_names(path, "lacks", needed.keys() - weights.keys())
-    refuse_names(path, "has no place for", foreign)
+    reject_names(path, "lacks", needed.keys() - weights.keys())
+    reject_names(path, "has no place for", foreign)
     if left:
         logger.info("not converted: %s", ", ".join(sorted(left)))
     for name, shape in needed.items():
@@ -115,7 +115,7 @@ def select_weights(
     return {name: weights[name] for name in needed}
 
 
-def refuse_names(path: Path, what: str, names: Collection[str]) -> None:
+def reject_names(path: Path, what: str, names: Collection[str]) -> None:
     """Raise CheckpointError naming the given weights, if there are any."""
     if names:
         raise CheckpointError(f"{path} {what} {len(names)} weights: {', '.join(sorted(names)[:6])}")

@@ -21,10 +21,10 @@ from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary
 from fairseq_plugins.data.gpt2_bpe import DICTIONARY_FILE, MERGES_FILE, Gpt2Tokenizer
 from fairseq_plugins.integrations.conversion import (
-    read_our_state,
-    read_their_state,
+    read_fairseq_state,
+    read_huggingface_state,
     write_checkpoint,
-    write_their_folder,
+    write_huggingface_folder,
 )
 from fairseq_plugins.integrations.folders import CONFIG_FILE, WEIGHTS_FILE, read_json
 from fairseq_plugins.integrations.masked_models import (
@@ -71,7 +71,7 @@ def to_fairseq(source: Path, target: Path, tokenizer: Path) -> None:
     path, vocabulary, merges = _read_tokenizer(source)
     _check_merges(path, merges, tokenizer / MERGES_FILE)
     rows = _rows(path, vocabulary, tokens)
-    state, types = read_their_state(source, config, ROBERTA, rows)
+    state, types = read_huggingface_state(source, config, ROBERTA, rows)
     # The row of padding may be dropped: padding is masked.
     state[OUR_POSITIONS] = state[OUR_POSITIONS][_FIRST_POSITION:] + types
     bpe.copy(target)
@@ -93,7 +93,7 @@ def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
     """
     bpe = Gpt2Tokenizer.load(tokenizer)
     tokens = tokens_of(bpe)
-    ours, state = read_our_state(source, ROBERTA, _vocabulary(bpe))
+    ours, state = read_fairseq_state(source, ROBERTA, _vocabulary(bpe))
     table = state[OUR_POSITIONS]
     extra = {
         POSITIONS: torch.cat([table.new_zeros(_FIRST_POSITION, table.size(1)), table]),
@@ -108,7 +108,7 @@ def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
     (target / VOCABULARY_FILE).write_text(json.dumps(vocabulary))
     (target / THEIR_MERGES_FILE).write_bytes((tokenizer / MERGES_FILE).read_bytes())
     rows = torch.arange(len(tokens))
-    write_their_folder(target, ROBERTA, ours, state, rows, extra, options)
+    write_huggingface_folder(target, ROBERTA, ours, state, rows, extra, options)
     logger.info("%s: %d symbols, %d weights", source, len(tokens), len(state))
 
 

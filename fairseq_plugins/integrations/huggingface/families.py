@@ -124,8 +124,8 @@ def _layers(model: PreTrainedModel) -> tuple[str, str]:
     raise ValueError(
         "`model` must have layers with one self-attention each, with projections "
         f"{', '.join('/'.join(names) for names in _SEPARATE)} or {' or '.join(_FUSED)}, called by "
-        f"transformers' AttentionInterface, but {model.config.model_type!r} has not; tested are "
-        f"{', '.join(FAMILIES)}."
+        f"transformers' AttentionInterface, but {model.config.model_type!r} does not; tested "
+        f"types are {', '.join(FAMILIES)}."
     )
 
 

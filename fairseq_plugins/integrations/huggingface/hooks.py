@@ -40,7 +40,7 @@ def before_model(
     structure = modules.structure
     cache_name = _rename_cache(given, names)
     tokens, x = given.get("input_ids"), given.get("inputs_embeds")
-    _refuse(given, modules, cache_name)
+    _check_arguments(given, modules, cache_name)
     source = tokens if tokens is not None else x
     if source is None or (tokens is not None and x is not None):
         raise ValueError("either `input_ids` or `inputs_embeds` must be given, and not both.")
@@ -96,7 +96,7 @@ def _rename_cache(given: dict[str, Any], names: tuple[str, ...]) -> str:
     return name
 
 
-def _refuse(given: dict[str, Any], modules: Any, cache_name: str) -> None:
+def _check_arguments(given: dict[str, Any], modules: Any, cache_name: str) -> None:
     """Check for arguments that the installed attention would ignore."""
     is_causal = given.get("is_causal")
     if is_causal is not None and bool(is_causal) != modules.causal:
