@@ -95,18 +95,8 @@ def measure(weights: Tensor, num_bos: int = 1, num_eos: int = 1) -> dict[str, fl
         num_bos: special tokens before the words.
         num_eos: special tokens after the words.
     """
-    found = _measure(weights, num_bos, num_eos)
-    return {name: value if math.isfinite(value) else None for name, value in found.items()}
-
-
-def infinite(weights: Tensor) -> list[str]:
-    """List the infinite columns: the direction balance of a causal model, as in Table 7."""
-    return [name for name, value in _measure(weights, 0, 0).items() if math.isinf(value)]
-
-
-def _measure(weights: Tensor, num_bos: int, num_eos: int) -> dict[str, float]:
     words = slice(num_bos, len(weights) - num_eos)
-    return {
+    found = {
         "monotonicity": monotonicity(weights),
         f"monotonicity_{NEAR}": monotonicity(weights, NEAR),
         "translation_invariance": translation_invariance(weights),
@@ -114,6 +104,12 @@ def _measure(weights: Tensor, num_bos: int, num_eos: int) -> dict[str, float]:
         "symmetry": symmetry(weights),
         "direction_balance": direction_balance(weights),
     }
+    return {name: value if math.isfinite(value) else None for name, value in found.items()}
+
+
+def infinite(weights: Tensor) -> list[str]:
+    """List the infinite columns: the direction balance of a causal model, as in Table 7."""
+    return ["direction_balance"] if math.isinf(direction_balance(weights)) else []
 
 
 def _length(weights: Tensor) -> int:
