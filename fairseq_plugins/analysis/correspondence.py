@@ -46,12 +46,12 @@ class Terms:
         }
 
 
-def position_correlation(reader: LoadedStack, vectors: Tensor) -> Tensor:
+def position_correlation(loaded: LoadedStack, vectors: Tensor) -> Tensor:
     """Compute P W_Q W_K^T P^T of each head of the first layer: (T, C) -> (H, T, T) (Figure 9).
 
     Without scale, biases and normalisation.
     """
-    attention = reader.stack.layers[0].self_attn
+    attention = loaded.stack.layers[0].self_attn
     q, k = (
         _heads(vectors.to(layer.weight) @ layer.weight.mT, attention.num_heads)
         for layer in (attention.q_proj, attention.k_proj)
@@ -76,7 +76,7 @@ def through_norm(whole: Tensor, part: Tensor, norm: nn.LayerNorm | None) -> Tens
 
 
 @torch.no_grad()
-def split_first_layer(reader: LoadedStack, tokens: Tensor) -> Terms:
+def split_first_layer(loaded: LoadedStack, tokens: Tensor) -> Terms:
     """Split the first layer's scores for tokens (B, T) without padding by Eq. 7.
 
     The position's part is what an encoding adds to the token embeddings; the words' part is the
@@ -86,7 +86,7 @@ def split_first_layer(reader: LoadedStack, tokens: Tensor) -> Terms:
     Raises:
         ValueError: an encoding without an embedding of positions, or attention without weights.
     """
-    stack, seen = reader.stack, first_layer_attention(reader, tokens)
+    stack, seen = loaded.stack, first_layer_attention(loaded, tokens)
     if stack.position_embedding is None:
         raise ValueError(
             "the model must have an absolute position encoding to be split by Eq. 7, but has none."

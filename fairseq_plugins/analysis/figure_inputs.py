@@ -27,19 +27,19 @@ class FigureInput:
         label: title of a panel.
         inputs: the encoding of token embeddings, or None.
         layer: the encoding of the first layer's attention, or None.
-        reader: the model; None for an untrained encoding.
+        loaded: the model; None for an untrained encoding.
     """
 
     label: str
     inputs: PositionEncoding | None
     layer: PositionEncoding | None
-    reader: LoadedStack | None = None
+    loaded: LoadedStack | None = None
 
     def absolute(self, length: int) -> Tensor | None:
         """Return position vectors (T, C), T at most `length`; None without an absolute encoding."""
         if self.inputs is None:
             return None
-        longest = length if self.reader is None else min(length, self.reader.max_length)
+        longest = length if self.loaded is None else min(length, self.loaded.max_length)
         return input_rows(self.inputs, longest, seed=None)
 
     def absolute_kind(self) -> str:
@@ -90,26 +90,22 @@ def untrained_input(name: str, *, seed: int = 1) -> FigureInput:
     return FigureInput(name, built.inputs[0], built.layers[0])
 
 
-def trained(label: str, reader: LoadedStack) -> FigureInput:
+def trained(label: str, loaded: LoadedStack) -> FigureInput:
     """Make the input of a loaded model."""
-    attention = reader.stack.layers[0].self_attn.attention
-    return FigureInput(label, reader.stack.position_embedding, attention.encoding, reader)
+    attention = loaded.stack.layers[0].self_attn.attention
+    return FigureInput(label, loaded.stack.position_embedding, attention.encoding, loaded)
 
 
-def require(found: list[Any], figure: int, what: str) -> list[Any]:
-    """Return `found`.
-
-    Raises:
-        OptionError: `found` is empty.
-    """
-    if not found:
-        raise OptionError(f"figure {figure} needs {what}, which no input has")
-    return found
+def require(inputs: list[Any], figure: int, needed: str) -> list[Any]:
+    """Return the inputs of a figure; raise OptionError if there are none."""
+    if not inputs:
+        raise OptionError(f"figure {figure} needs {needed}, which no input has")
+    return inputs
 
 
 @dataclass(frozen=True)
 class FigureSizes:
-    """FigureSizes of a figure's inputs.
+    """Sizes of a figure's inputs.
 
     Attributes:
         length: positions; None for 128, or a model's maximum if that is less.

@@ -30,24 +30,24 @@ class Probe:
         weights: (T, T), after the softmax.
         scores: (T, T), before the softmax; -inf where a causal model hides a key.
         words: number of sentences, each of a different word.
-        reader: the model.
+        loaded: the model.
     """
 
     weights: Tensor
     scores: Tensor
     words: int
-    reader: LoadedStack
+    loaded: LoadedStack
 
 
 def probe(
-    reader: LoadedStack, *, words: int = WORDS, length: int | None = None, seed: int = 1
+    loaded: LoadedStack, *, words: int = WORDS, length: int | None = None, seed: int = 1
 ) -> Probe:
     """Probe a masked, a causal or a translation model with softmax attention.
 
     It is probed on its device and in its precision.
 
     Args:
-        reader: the model.
+        loaded: the model.
         words: how many words to draw, at most all.
         length: tokens of a sentence, special tokens included; at most the model's maximum, and by
             default `LENGTH`.
@@ -56,22 +56,22 @@ def probe(
     Raises:
         ValueError: an attention without weights, or a `length` above the model's maximum.
     """
-    length = min(LENGTH, reader.max_length) if length is None else length
-    if not 4 <= length <= reader.max_length:
+    length = min(LENGTH, loaded.max_length) if length is None else length
+    if not 4 <= length <= loaded.max_length:
         raise OptionError(
-            f"`length` must be at least 4 and at most the model's {reader.max_length}, but is "
+            f"`length` must be at least 4 and at most the model's {loaded.max_length}, but is "
             f"{length} instead."
         )
-    drawn = draw_words(reader.dictionary, words, seed)
-    tokens = repeat_words(reader.dictionary, drawn, length, reader.num_bos, reader.num_eos)
+    drawn = draw_words(loaded.dictionary, words, seed)
+    tokens = repeat_words(loaded.dictionary, drawn, length, loaded.num_bos, loaded.num_eos)
     utils.set_torch_seed(seed)  # after loading, which sets a seed too
-    device = next(reader.model.parameters()).device
+    device = next(loaded.model.parameters()).device
     weights, scores = (torch.zeros(length, length, dtype=torch.float64) for _ in range(2))
     for batch in tokens.split(BATCH_SIZE):
-        layer = first_layer_attention(reader, batch.to(device))
+        layer = first_layer_attention(loaded, batch.to(device))
         weights += layer.weights.mean(1).sum(0).double().cpu()
         scores += layer.scores.mean(1).sum(0).double().cpu()
-    return Probe(weights / len(tokens), scores / len(tokens), len(tokens), reader)
+    return Probe(weights / len(tokens), scores / len(tokens), len(tokens), loaded)
 
 
 def draw_words(dictionary: Dictionary, count: int, seed: int) -> Tensor:
@@ -134,13 +134,13 @@ class _FirstLayerDone(Exception):
 
 
 @torch.no_grad()
-def first_layer_attention(reader: LoadedStack, tokens: Tensor) -> FirstLayerAttention:
+def first_layer_attention(loaded: LoadedStack, tokens: Tensor) -> FirstLayerAttention:
     """Run tokens (B, T) and return the first layer's attention.
 
     Raises:
         ValueError: an attention without weights.
     """
-    attention = reader.stack.layers[0].self_attn
+    attention = loaded.stack.layers[0].self_attn
     if not isinstance(attention.attention, SoftmaxAttention):
         raise ValueError(
             f"`attention_type` must be 'vanilla', but is {attention.attention.name!r}: only "
@@ -164,7 +164,7 @@ def first_layer_attention(reader: LoadedStack, tokens: Tensor) -> FirstLayerAtte
     )
     with RecordedSoftmax() as recorded:
         try:
-            reader.read(tokens)
+            loaded.run(tokens)
         except _FirstLayerDone:
             pass
         finally:

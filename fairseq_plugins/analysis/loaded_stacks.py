@@ -64,7 +64,7 @@ class LoadedStack:
         """The longest sequence that the model accepts."""
         return int(self.stack.max_positions())
 
-    def read(self, tokens: torch.Tensor) -> None:
+    def run(self, tokens: torch.Tensor) -> None:
         """Run tokens (B, T) through the stack."""
         if self.family == ROBERTA:
             self.model.encoder(tokens, features_only=True)

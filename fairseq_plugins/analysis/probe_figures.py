@@ -23,25 +23,25 @@ def position_positions(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Ren
     """Draw Figure 9, P W_Q W_K^T P^T averaged over heads, and the shares of Eq. 7's terms."""
     panels, numbers, lines = [], {}, []
     for item in inputs:
-        if item.reader is not None and item.reader.is_causal:
+        if item.loaded is not None and item.loaded.is_causal:
             # Masked keys have scores of -inf, and so no variance to split.
             raise OptionError(
                 f"figure 9 needs bidirectional models, but {item.label} is a causal "
-                f"{item.reader.family}"
+                f"{item.loaded.family}"
             )
     for item in inputs:
-        reader, rows = item.reader, item.absolute(sizes.length or LENGTH)
-        if reader is None or rows is None:
+        loaded, rows = item.loaded, item.absolute(sizes.length or LENGTH)
+        if loaded is None or rows is None:
             continue
         with torch.no_grad():
-            own = position_correlation(reader, rows).mean(0).double().cpu()
+            own = position_correlation(loaded, rows).mean(0).double().cpu()
         panels.append(Panel(item.label, own))
-        words = draw_words(reader.dictionary, sizes.words or APPENDIX_J, sizes.seed)
+        words = draw_words(loaded.dictionary, sizes.words or APPENDIX_J, sizes.seed)
         draw = torch.Generator().manual_seed(sizes.seed)
         tokens = words[torch.randint(len(words), (4, len(rows)), generator=draw)]
-        tokens[:, : reader.num_bos] = reader.dictionary.bos()
+        tokens[:, : loaded.num_bos] = loaded.dictionary.bos()
         shares = split_first_layer(
-            reader, tokens.to(next(reader.model.parameters()).device)
+            loaded, tokens.to(next(loaded.model.parameters()).device)
         ).shares()
         numbers[item.label] = {"position_position": own, "shares_of_scores": shares}
         lines.append([item.label, *(f"{share:.3f}" for share in shares.values())])
@@ -68,7 +68,7 @@ def identical_words(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Render
     for item, result in _probes(inputs, sizes, 11):
         panels.append(Panel(f"{item.label}: scores", result.scores))
         panels.append(Panel(f"{item.label}: weights", result.weights.sqrt()))
-        inner = slice(result.reader.num_bos, len(result.scores) - result.reader.num_eos)
+        inner = slice(result.loaded.num_bos, len(result.scores) - result.loaded.num_eos)
         offsets = by_offset(result.scores[inner, inner])
         middle = len(offsets) // 2
         beside = offsets[middle - 1 : middle + 2 : 2]
@@ -103,20 +103,20 @@ def families(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigur
     for name, printed in TABLE_7.items():
         lines.append([f"{name} (paper)", "", *(_number(value) for value in printed)])
     for item, result in _probes(inputs, sizes, 10):
-        reader = result.reader
-        metrics = measure(result.weights, reader.num_bos, reader.num_eos)
+        loaded = result.loaded
+        metrics = measure(result.weights, loaded.num_bos, loaded.num_eos)
         endless = infinite(result.weights)
         values = [float("inf") if column in endless else metrics[column] for column in COLUMNS]
         panels.append(Panel(item.label, result.weights.sqrt()))
         numbers[item.label] = {
-            "model": reader.family,
-            "kind": KINDS[reader.family],
+            "model": loaded.family,
+            "kind": KINDS[loaded.family],
             "metrics": metrics,
             "infinite": endless,
             "words": result.words,
             "weights": result.weights,
         }
-        lines.append([f"**{item.label}**", KINDS[reader.family], *map(_number, values)])
+        lines.append([f"**{item.label}**", KINDS[loaded.family], *map(_number, values)])
     header = ["model", "kind", *COLUMNS.values()]
     return RenderedFigure(
         draw_panels(panels),
@@ -135,10 +135,10 @@ def families(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigur
 def _probes(
     inputs: Sequence[FigureInput], sizes: FigureSizes, figure: int
 ) -> list[tuple[FigureInput, Probe]]:
-    with_models = [(one, one.reader) for one in inputs if one.reader is not None]
+    with_models = [(one, one.loaded) for one in inputs if one.loaded is not None]
     return [
-        (item, probe(reader, words=sizes.words or APPENDIX_J, length=sizes.length, seed=sizes.seed))
-        for item, reader in require(with_models, figure, "a checkpoint")
+        (item, probe(loaded, words=sizes.words or APPENDIX_J, length=sizes.length, seed=sizes.seed))
+        for item, loaded in require(with_models, figure, "a checkpoint")
     ]
 
 

@@ -56,11 +56,11 @@ def _run(args: argparse.Namespace) -> None:
     from fairseq_plugins.analysis.loaded_stacks import load_stack
 
     with checkpoint_given_by("--path"):
-        reader = load_stack(args.path, args.data, cpu=args.cpu)
-        found = probe(reader, words=args.words, length=args.length, seed=args.seed)
+        loaded = load_stack(args.path, args.data, cpu=args.cpu)
+        found = probe(loaded, words=args.words, length=args.length, seed=args.seed)
     if args.output:
         with writing(args.output) as (file,):
             np.save(file, found.weights.float().numpy())
-    facts = {"words": found.words, "length": len(found.weights), "model": reader.family}
-    metrics = measure(found.weights, reader.num_bos, reader.num_eos)
+    facts = {"words": found.words, "length": len(found.weights), "model": loaded.family}
+    metrics = measure(found.weights, loaded.num_bos, loaded.num_eos)
     print(json.dumps({"metrics": metrics, "infinite": infinite(found.weights), **facts}))

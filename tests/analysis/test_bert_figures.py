@@ -50,7 +50,7 @@ def test_untrained_vectors_are_those_of_bert_base() -> None:
 def test_figure_1_has_learned_vectors_of_both_kinds() -> None:
     subject = masked("learned+shaw")
     made = make_figure(1, [subject, masked("none+t5")], SIZES)
-    stack = subject.reader.stack
+    stack = subject.loaded.stack
     rows = stack.position_embedding.weight.detach()[:16]
     own = made.numbers["learned+shaw, absolute"]["dot_products"]
     torch.testing.assert_close(own, dot_products(rows))
@@ -70,7 +70,7 @@ def test_figure_3_says_where_psi_first_rises() -> None:
 def test_figure_4_compares_learned_frequencies_with_the_fixed_ones() -> None:
     subject = masked("learnable_sinusoidal")
     made = make_figure(4, [subject], SIZES)
-    learned = subject.reader.stack.position_embedding.frequencies.detach()
+    learned = subject.loaded.stack.position_embedding.frequencies.detach()
     torch.testing.assert_close(made.numbers["frequencies"]["learnable_sinusoidal"], learned)
     torch.testing.assert_close(made.numbers["frequencies"]["default"], geometric(16, 32))
     psi = made.numbers["psi"]["default"]

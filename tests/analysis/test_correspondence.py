@@ -14,7 +14,7 @@ from tests.models.helpers import DICTIONARY, random_tokens
 from tests.models.roberta import build, enlarge
 
 
-def reader(encoding: str, **options: object) -> LoadedStack:
+def load(encoding: str, **options: object) -> LoadedStack:
     model = enlarge(build("vanilla", encoding, **options)).double()
     with torch.no_grad():
         for parameter in model.parameters():  # biases and normalisations that do something
@@ -29,7 +29,7 @@ BARE = {"encoder_normalize_before": False, "layernorm_embedding": False}
 @pytest.mark.parametrize("options", [PRE, POST, BARE])
 @pytest.mark.parametrize("encoding", ["learned", "sinusoidal", "dpe"])
 def test_four_terms_are_the_score(encoding: str, options: dict[str, object]) -> None:
-    own, tokens = reader(encoding, **options), random_tokens(3, 9)
+    own, tokens = load(encoding, **options), random_tokens(3, 9)
     terms = split_first_layer(own, tokens)
     scores = first_layer_attention(own, tokens).scores
     torch.testing.assert_close(terms.total(), scores)
@@ -40,7 +40,7 @@ def test_four_terms_are_the_score(encoding: str, options: dict[str, object]) -> 
 
 def test_equation_7_as_it_is_written() -> None:
     """Without normalisation and biases: w W_Q W_K^T p^T and so on."""
-    own, tokens = reader("learned", **BARE), random_tokens(2, 7)
+    own, tokens = load("learned", **BARE), random_tokens(2, 7)
     stack, attention = own.stack, own.stack.layers[0].self_attn
     with torch.no_grad():
         attention.q_proj.bias.zero_()
@@ -63,7 +63,7 @@ def test_equation_7_as_it_is_written() -> None:
 
 
 def test_the_position_term_is_the_same_for_all_words() -> None:
-    own = reader("learned", **BARE)
+    own = load("learned", **BARE)
     terms = split_first_layer(own, random_tokens(4, 9))
     first, *others = terms.position_position
     assert all(torch.allclose(first, other) for other in others)
@@ -71,7 +71,7 @@ def test_the_position_term_is_the_same_for_all_words() -> None:
 
 
 def test_what_acts_inside_the_attention_is_the_rest() -> None:
-    own, tokens = reader("learned+shaw", **POST), random_tokens(2, 9)
+    own, tokens = load("learned+shaw", **POST), random_tokens(2, 9)
     terms = split_first_layer(own, tokens)
     assert terms.rest.std() > 1e-3
     torch.testing.assert_close(terms.total(), first_layer_attention(own, tokens).scores)
@@ -90,4 +90,4 @@ def test_shares_are_pooled_over_heads() -> None:
 
 def test_a_model_without_absolute_positions_is_refused() -> None:
     with pytest.raises(ValueError, match="must have an absolute position encoding"):
-        split_first_layer(reader("none+shaw"), random_tokens(1, 5))
+        split_first_layer(load("none+shaw"), random_tokens(1, 5))

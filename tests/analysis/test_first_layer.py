@@ -112,7 +112,7 @@ def translating(encoding: str = "sinusoidal") -> LoadedStack:
 
 def test_a_causal_model_hides_what_succeeds_and_its_balance_is_infinite() -> None:
     found = probe(causal(), words=6, length=24)
-    assert found.reader.is_causal and (found.reader.num_bos, found.reader.num_eos) == (0, 0)
+    assert found.loaded.is_causal and (found.loaded.num_bos, found.loaded.num_eos) == (0, 0)
     assert (found.weights.triu(1) == 0).all() and (found.scores.triu(1).diagonal(1) < -1e9).all()
     torch.testing.assert_close(found.weights.sum(1), torch.ones(24, dtype=torch.float64))
     assert infinite(found.weights) == ["direction_balance"]
@@ -122,12 +122,12 @@ def test_a_causal_model_hides_what_succeeds_and_its_balance_is_infinite() -> Non
 
 
 def test_a_translation_model_is_probed_by_its_encoder() -> None:
-    reader = translating()
-    found = probe(reader, words=5, length=16)
-    assert reader.stack is reader.model.encoder
-    assert (reader.num_bos, reader.num_eos) == (0, 1)
+    loaded = translating()
+    found = probe(loaded, words=5, length=16)
+    assert loaded.stack is loaded.model.encoder
+    assert (loaded.num_bos, loaded.num_eos) == (0, 1)
     assert not infinite(found.weights)
-    metrics = measure(found.weights, reader.num_bos, reader.num_eos)
+    metrics = measure(found.weights, loaded.num_bos, loaded.num_eos)
     assert metrics["translation_invariance_words"] == translation_invariance(
         found.weights[:-1, :-1]
     )
@@ -144,9 +144,9 @@ def test_words_between_the_tokens_that_a_model_was_trained_with() -> None:
 def test_relative_encodings_shift_in_every_family(make) -> None:
     """Before the softmax the scores of one word depend on the offset alone."""
     for encoding, is_relative in (("alibi", True), ("learned", False)):
-        reader = make(f"none+{encoding}" if is_relative else encoding)
-        scores = probe(reader, words=4, length=20).scores
-        words = scores[: 20 - reader.num_eos, : 20 - reader.num_eos]
+        loaded = make(f"none+{encoding}" if is_relative else encoding)
+        scores = probe(loaded, words=4, length=20).scores
+        words = scores[: 20 - loaded.num_eos, : 20 - loaded.num_eos]
         spread = max(float(words.diagonal(-k).std()) for k in range(5))
         assert (spread < 1e-9) == is_relative
 
