@@ -159,12 +159,12 @@ class Awareness:
 
     @property
     def is_forward_aware(self) -> bool:
-        """Test whether positions stay apart in what slices from the start share at all lengths."""
+        """Return whether the features shared from the start distinguish all positions."""
         return self.forward_apart > SAME * self.size
 
     @property
     def is_backward_aware(self) -> bool:
-        """Test whether positions stay apart in what slices from the end share at all lengths."""
+        """Return whether the features shared from the end distinguish all positions."""
         return self.backward_apart > SAME * self.size
 
 

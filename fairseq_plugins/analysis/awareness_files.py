@@ -95,66 +95,59 @@ HEADER = (
 )
 
 
-def table_rows(seen: Sequence[MeasuredEncoding]) -> list[list[str]]:
+def table_rows(measured: Sequence[MeasuredEncoding]) -> list[list[str]]:
     """Make a table row for each encoding, with the columns of `HEADER`."""
     found = []
-    for one in seen:
-        gap = "-" if one.centre_gap is None else f"{one.centre_gap:.3f}"
-        known = one.awareness
-        if known is None:
-            found.append([one.name, "no", "-", "no", "-", "-", "-", "-", gap])
-            continue
-        found.append(
-            [
-                one.name,
+    for one in measured:
+        cells, known = ["no", "-", "no", "-", "-", "-", "-"], one.awareness
+        if known is not None:
+            cells = [
                 "yes" if known.is_forward_aware else "no",
                 as_words(known.forward),
                 "yes" if known.is_backward_aware else "no",
                 as_words(known.backward),
-                _gap(known.forward_function),
-                _gap(known.backward_function),
+                _gap(known.forward_function, 4),
+                _gap(known.backward_function, 4),
                 f"{known.sum_error:.4f}",
-                gap,
             ]
-        )
+        found.append([one.name, *cells, _gap(one.centre_gap, 3)])
     return found
 
 
-def _gap(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+def _gap(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
-def as_text(seen: Sequence[MeasuredEncoding]) -> str:
+def as_text(measured: Sequence[MeasuredEncoding]) -> str:
     """Format the measures for a terminal."""
-    return columns([list(HEADER), *table_rows(seen)], left=5)
+    return columns([list(HEADER), *table_rows(measured)], left=5)
 
 
-def write(seen: Sequence[MeasuredEncoding], folder: Path) -> None:
+def write(measured: Sequence[MeasuredEncoding], folder: Path) -> None:
     """Write awareness.md and .json, and for each length length_<n>.png and .svg."""
-    write_json(folder / "awareness.json", to_json(seen))
-    drawn = [one for one in seen if one.maps]
+    write_json(folder / "awareness.json", to_json(measured))
+    drawn = [one for one in measured if one.maps]
     lengths = list(drawn[0].maps) if drawn else []
     for length in lengths:
         save_picture(draw(drawn, length), folder / f"length_{length}")
-    page(seen, lengths, folder).write(folder / "awareness.md")
+    page(measured, lengths, folder).write(folder / "awareness.md")
 
 
-def to_json(seen: Sequence[MeasuredEncoding]) -> dict[str, Any]:
+def to_json(measured: Sequence[MeasuredEncoding]) -> dict[str, Any]:
     """Return all measures and the heat maps' vectors."""
     return {
         "what": "forward- and backward-awareness of position vectors",
         "lengths_compared": [MEASURED[0], MEASURED[-1]],
-        "encodings": {one.name: _measures(one) for one in seen},
+        "encodings": {one.name: _measures(one) for one in measured},
     }
 
 
 def _measures(one: MeasuredEncoding) -> dict[str, Any]:
     known = one.awareness
-    found: dict[str, Any] = {"centre_gap": one.centre_gap}
     if known is None:
-        return found
+        return {"centre_gap": one.centre_gap}
     return {
-        **found,
+        "centre_gap": one.centre_gap,
         "forward_aware": known.is_forward_aware,
         "backward_aware": known.is_backward_aware,
         "forward_features": slices(known.forward),
@@ -169,15 +162,15 @@ def _measures(one: MeasuredEncoding) -> dict[str, Any]:
     }
 
 
-def draw(seen: Sequence[MeasuredEncoding], length: int) -> Any:
+def draw(measured: Sequence[MeasuredEncoding], length: int) -> Any:
     """Draw heat maps (positions down, features across) of the vectors at one length."""
-    panels = [Panel(one.name, one.maps[length], dark=False) for one in seen]
+    panels = [Panel(one.name, one.maps[length], dark=False) for one in measured]
     picture = draw_panels(panels, size=(3.4, 2.4))
     picture.suptitle(f"Position (down) by feature, sequence of {length}")
     return picture
 
 
-def page(seen: Sequence[MeasuredEncoding], lengths: Sequence[int], folder: Path) -> Page:
+def page(measured: Sequence[MeasuredEncoding], lengths: Sequence[int], folder: Path) -> Page:
     """Make the page."""
     caption = (
         "Measures of untrained position vectors (dual positional encoding, Definitions 3.1 and "
@@ -198,8 +191,8 @@ def page(seen: Sequence[MeasuredEncoding], lengths: Sequence[int], folder: Path)
         "A dash: there is no slice. Learned vectors have their initial values.",
     )
     sections = []
-    if {one.name for one in seen}.issuperset(PAPER):
-        sections.append(Section("What the paper found", [_against_the_paper(seen)]))
+    if {one.name for one in measured}.issuperset(PAPER):
+        sections.append(Section("What the paper found", [_against_the_paper(measured)]))
     for length in lengths:
         figure = FIGURES.get(length, "")
         heading = f"Length {length}" + (f", the paper's {figure}" if figure else "")
@@ -213,12 +206,12 @@ def page(seen: Sequence[MeasuredEncoding], lengths: Sequence[int], folder: Path)
         f"--output {folder.as_posix()}`.",
         *figure_site_link(folder / "awareness"),
     )
-    result = [markdown_table(HEADER, table_rows(seen), left=5), bullets(legend)]
+    result = [markdown_table(HEADER, table_rows(measured), left=5), bullets(legend)]
     title = "Do position vectors encode the start and the end?"
     return Page(title, caption, result, [*sections, origin])
 
 
-def _against_the_paper(seen: Sequence[MeasuredEncoding]) -> str:
+def _against_the_paper(measured: Sequence[MeasuredEncoding]) -> str:
     """Compare the measures with Theorem 3.4, Corollary 3.6 and Appendices E and G."""
     claimed = {
         "sinusoidal": (True, False),
@@ -229,7 +222,7 @@ def _against_the_paper(seen: Sequence[MeasuredEncoding]) -> str:
     }
     found = {
         one.name: (one.awareness.is_forward_aware, one.awareness.is_backward_aware)
-        for one in seen
+        for one in measured
         if one.awareness is not None
     }
     same = [name for name, both in claimed.items() if found[name] == both]
