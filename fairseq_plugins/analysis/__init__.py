@@ -1,6 +1,6 @@
 """Analyses of trained models: attention, position vectors and prediction.
 
-Here is what the commands' options are by default, so that their help needs no PyTorch.
+The default values of command options are here, so that `--help` needs no PyTorch.
 """
 
 WORDS = 300  # the BERT paper's footnote 9

@@ -1,7 +1,7 @@
 """Comparison of our numbers with what the BERT paper observed in its figures.
 
 Each function named `check_...` takes the numbers of a figure's JSON and returns sentences that say
-which of the paper's observations hold; "" where the numbers decide none.
+which of the paper's observations hold, or "" if the numbers decide none of them.
 """
 
 import math
@@ -59,31 +59,31 @@ def check_vectors(numbers: Numbers) -> str:
             f"Neighbouring absolute vectors are closer than far ones ({_GAP})",
             signs({name: near_minus_far(matrix) for name, matrix in absolute.items()}),
         ),
-        _clearest({name: clearness(matrix) for name, matrix in absolute.items()}, kinds),
-        *_relative_sides(learned),
+        _check_clearness({name: clearness(matrix) for name, matrix in absolute.items()}, kinds),
+        *_check_relative_sides(learned),
     )
 
 
-def _clearest(found: Mapping[str, float], kinds: Mapping[str, str]) -> str:
+def _check_clearness(found: Mapping[str, float], kinds: Mapping[str, str]) -> str:
     """Check that learnable sinusoids separate near from far more clearly than learned tables."""
-    own, learned, fixed = (
+    learnable, learned, fixed = (
         {name: value for name, value in found.items() if kinds[name] == kind}
         for kind in (LEARNED_SINUSOIDS, LEARNED, FIXED_SINUSOIDS)
     )
     if not learned:
         return ""
     most = max(learned.values())
-    beside = ""
+    note = ""
     if fixed:
-        beside = f"; fixed sinusoids, not in the paper's figure: {max(fixed.values()):.3g}"
+        note = f"; fixed sinusoids, not in the paper's figure: {max(fixed.values()):.3g}"
     return summarise(
         "More clearly under learnable sinusoids than learned vectors (in standard deviations over "
-        f"all pairs; learned vectors at most {most:.3g}{beside})",
-        {name: (value > most, f"{value:.3g}") for name, value in own.items()},
+        f"all pairs; learned vectors at most {most:.3g}{note})",
+        {name: (value > most, f"{value:.3g}") for name, value in learnable.items()},
     )
 
 
-def _relative_sides(matrices: Mapping[str, Tensor]) -> tuple[str, str]:
+def _check_relative_sides(matrices: Mapping[str, Tensor]) -> tuple[str, str]:
     """Compare near and far relative vectors by cosine, from dot products (2k + 1, 2k + 1)."""
     apart, alike = {}, {}
     for name, matrix in matrices.items():
@@ -91,10 +91,10 @@ def _relative_sides(matrices: Mapping[str, Tensor]) -> tuple[str, str]:
         offset = (torch.arange(len(matrix)) - len(matrix) // 2).abs()
         found, small, far = matrix / sizes / sizes[:, None], offset <= NEAR, offset > FAR
         among = found[far][:, far]
-        own = float(among[~torch.eye(len(among), dtype=torch.bool)].mean())
-        other = float(found[small][:, far].mean())
-        apart[name] = (other < own, f"{other:.3g} against {own:.3g}")
-        alike[name] = (own > ALIKE, f"{own:.3g}")
+        within = float(among[~torch.eye(len(among), dtype=torch.bool)].mean())
+        between = float(found[small][:, far].mean())
+        apart[name] = (between < within, f"{between:.3g} against {within:.3g}")
+        alike[name] = (within > ALIKE, f"{within:.3g}")
     return (
         summarise(
             f"Learned relative vectors of offsets up to {NEAR} differ more from those beyond {FAR} "
@@ -162,7 +162,7 @@ def check_identical_words(numbers: Numbers) -> str:
             {name: asymmetry(own) for name, own in weights.items()},
             lambda value: value < SYMMETRIC,
         ),
-        _unequal(
+        _check_direction_balance(
             {name: direction_balance(own) for name, own in weights.items()},
             {name: one["relative"] for name, one in numbers.items()},
         ),
@@ -170,7 +170,7 @@ def check_identical_words(numbers: Numbers) -> str:
     )
 
 
-def _unequal(balances: Mapping[str, float], relative: Mapping[str, str]) -> str:
+def _check_direction_balance(balances: Mapping[str, float], relative: Mapping[str, str]) -> str:
     """Check that learnable sinusoidal RPEs weigh directions less equally than other RPEs do."""
     others = [balances[n] for n, kind in relative.items() if kind not in ("", LEARNED_SINUSOIDS)]
     if not others:

@@ -1,4 +1,4 @@
-"""A drawing of the products of relative attention in both orders (LRPE, Figure 1).
+"""Picture of the two orders in which relative attention multiplies (LRPE, Figure 1).
 
 python -m fairseq_plugins.analysis.computation_picture [STEM]
 """
@@ -47,7 +47,7 @@ class Product:
     first: int
 
     def inner_shape(self) -> str:
-        """Return the shape of what is multiplied first, as `n x n`."""
+        """Return the shape of the product that is computed first, as `n x n`."""
         return f"{self.factors[self.first].rows} x {self.factors[self.first + 1].columns}"
 
     def cost(self) -> str:

@@ -61,11 +61,11 @@ def decompose(
     if first.dim() != 2 or first.size(0) != first.size(1):
         raise ValueError(f"W_1 must be (D, D), but is {tuple(first.shape)} instead.")
     unit = torch.eye(first.size(0), dtype=first.dtype)
-    _require(first.mH @ first, unit, tolerance, "W_1 is not unitary: W_1^H W_1 and I")
+    _check_close(first.mH @ first, unit, tolerance, "W_1 is not unitary: W_1^H W_1 and I")
     if not isinstance(family, Tensor):
         power = unit
         for step in range(steps + 1):
-            _require(
+            _check_close(
                 family(step).detach().cpu().to(first.dtype),
                 power,
                 tolerance,
@@ -73,14 +73,14 @@ def decompose(
             )
             power = power @ first
     found = _decompose_complex(first) if first.is_complex() else _decompose_real(first)
-    _require(found.relative_matrix(1), first, max(tolerance, 1e-9), "W_1 and P^H Lambda(1) P")
+    _check_close(found.relative_matrix(1), first, max(tolerance, 1e-9), "W_1 and P^H Lambda(1) P")
     return found
 
 
-def _require(found: Tensor, wanted: Tensor, tolerance: float, what: str) -> None:
-    difference = (found - wanted).abs().max().item()
+def _check_close(actual: Tensor, expected: Tensor, tolerance: float, names: str) -> None:
+    difference = (actual - expected).abs().max().item()
     if not difference <= tolerance:
-        raise ValueError(f"{what} differ by up to {difference:.2g}, above {tolerance:.2g}.")
+        raise ValueError(f"{names} differ by up to {difference:.2g}, above {tolerance:.2g}.")
 
 
 def _decompose_complex(first: Tensor) -> Decomposition:

@@ -1,4 +1,4 @@
-"""A picture of W_s = P^H Lambda(s) P, found from the matrices of an encoding alone.
+"""Picture of W_s = P^H Lambda(s) P, found from the matrices of an encoding alone.
 
 python -m fairseq_plugins.analysis.decomposition_picture [NAME] [STEM]
 """
@@ -21,7 +21,7 @@ DIM, POSITION = 12, 5
 def relative_matrices(name: str, dim: int = DIM) -> Callable[[int], Tensor]:
     """Return the function s -> W_s (D, D) of a real encoding, of its first head.
 
-    W_s is what q is multiplied with in the score of a query at 0 and a key at s.
+    The score of a query q at 0 and a key k at s is q^T W_s k.
     """
     generator = torch.Generator().manual_seed(1)
     encoding = build_encoding(name, num_heads=1, head_dim=dim, generator=generator)

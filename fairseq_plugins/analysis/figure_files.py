@@ -15,8 +15,8 @@ from fairseq_plugins.common.pages import Page, bullets, figure_site_link, made
 from fairseq_plugins.common.pictures import save_picture
 
 DIGITS = 4  # significant digits of numbers
-# Matrices have fewer digits, and entries below this share of the largest become 0; large ones are
-# packed.
+# Matrices have fewer digits, and entries below this share of the largest become 0; large matrices
+# are packed.
 MATRIX_DIGITS, LEAST = 3, 1e-6
 COLUMNS = 4
 # Percentiles of a map's numbers that bound its grey scale.
@@ -69,7 +69,6 @@ class RenderedFigure:
 
     picture: Any
     numbers: Mapping[str, Any]
-
     paragraphs: Sequence[str] = field(default_factory=tuple)
     agreement: str = ""
     models: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""A picture of what a linear layer makes of sinusoids (BERT paper, Appendix A.2, Eq. 10).
+"""Picture of functions that a linear layer fits with sinusoids (BERT paper, App. A.2, Eq. 10).
 
 python -m fairseq_plugins.analysis.fourier_picture [STEM]
 """
@@ -31,7 +31,7 @@ def frequencies(name: str, dim: int) -> Tensor:
 
 
 def bump() -> Tensor:
-    """Return a function that attention might want (T,): 1 at position 40, falling within 6."""
+    """Return a target for attention (T,): a Gaussian bump of width 6 at position 40."""
     return torch.exp(-(((torch.arange(LENGTH).double() - 40) / 6) ** 2))
 
 

@@ -62,7 +62,7 @@ class EncodingPicture:
             over heads and words.
         definition: panels of the definition.
         form: primitives of the canonical form (LRPE, Eq. 6) by offset, empty without one.
-        formless: why there is no canonical form.
+        no_form_reason: reason why there is no canonical form, or "".
     """
 
     name: str
@@ -73,7 +73,7 @@ class EncodingPicture:
     weights: Tensor
     definition: list[Panel] = field(default_factory=list)
     form: dict[int, tuple[Primitive, ...]] = field(default_factory=dict)
-    formless: str = ""
+    no_form_reason: str = ""
 
     @property
     def kind(self) -> str:
@@ -131,7 +131,7 @@ def observe(
         weights.append(_softmax(logits(encoding, short, short), causal).mean(1).sum(0))
     kernel, spread = torch.stack(kernels).sum(0) / words, torch.cat(others).std(0)
     offsets = list(range(1 - length, 1 if causal else length))
-    form, formless = _form(encoding, offsets)
+    form, no_form_reason = _canonical_form(encoding, offsets)
     return EncodingPicture(
         name,
         causal,
@@ -141,7 +141,7 @@ def observe(
         torch.stack(weights).sum(0) / words,
         definition_of(encoding, shown),
         form,
-        formless,
+        no_form_reason,
     )
 
 
@@ -255,7 +255,7 @@ def _offset_vectors(encoding: PositionEncoding, shown: int) -> list[Panel]:
     return found
 
 
-def _form(
+def _canonical_form(
     encoding: PositionEncoding, offsets: list[int]
 ) -> tuple[dict[int, tuple[Primitive, ...]], str]:
     try:

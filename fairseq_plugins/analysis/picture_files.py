@@ -29,28 +29,28 @@ _WORDS = {
 }
 
 
-def write_picture(seen: EncodingPicture, folder: Path) -> None:
+def write_picture(data: EncodingPicture, folder: Path) -> None:
     """Write <name>.png, .svg and .json into a folder, created if missing."""
-    stem = folder / seen.name
-    write_json(stem.with_suffix(".json"), to_json(seen), indent=None)
-    save_picture(draw(seen), stem, dpi=DPI)
+    stem = folder / data.name
+    write_json(stem.with_suffix(".json"), to_json(data), indent=None)
+    save_picture(draw(data), stem, dpi=DPI)
 
 
-def to_json(seen: EncodingPicture) -> dict[str, Any]:
+def to_json(data: EncodingPicture) -> dict[str, Any]:
     """Return the numbers of a picture."""
     return {
-        "encoding": seen.name,
-        "attention": seen.kind,
-        "offsets": [seen.offsets[0], seen.offsets[-1]],
-        "kernel": _rounded(seen.kernel),
-        "spread": _rounded(seen.spread.mean(0)),
-        "weights": _rounded(seen.weights),
+        "encoding": data.name,
+        "attention": data.kind,
+        "offsets": [data.offsets[0], data.offsets[-1]],
+        "kernel": _rounded(data.kernel),
+        "spread": _rounded(data.spread.mean(0)),
+        "weights": _rounded(data.weights),
         "definition": [
             {"title": panel.title, "x": [panel.x[0], panel.x[-1]], "values": _rounded(panel.values)}
-            for panel in seen.definition
+            for panel in data.definition
         ],
-        "canonical_form": {str(at): _described(form) for at, form in seen.form.items()}
-        or seen.formless,
+        "canonical_form": {str(at): _described(form) for at, form in data.form.items()}
+        or data.no_form_reason,
     }
 
 
@@ -71,12 +71,12 @@ def _described(form: Sequence[Primitive]) -> list[dict[str, Any]]:
     ]
 
 
-def form_lines(seen: EncodingPicture) -> list[str]:
+def form_lines(data: EncodingPicture) -> list[str]:
     """Format the canonical form (LRPE, Eq. 6), a line for each offset, or why there is none."""
-    if seen.formless:
-        return [f"{seen.name}: no canonical form: {seen.formless}"]
-    lines = [f"{seen.name}: scores before scaling, |.| the Frobenius norm of the first head"]
-    for offset, form in seen.form.items():
+    if data.no_form_reason:
+        return [f"{data.name}: no canonical form: {data.no_form_reason}"]
+    lines = [f"{data.name}: scores before scaling, |.| the Frobenius norm of the first head"]
+    for offset, form in data.form.items():
         terms = " + ".join(map(_term, form)) or "0"
         lines.append(f"  t - s = {offset:>3}: {terms}")
     return lines
@@ -93,17 +93,17 @@ def _term(one: Primitive) -> str:
     return f"{words} [{text}]"
 
 
-def draw(seen: EncodingPicture) -> Any:
+def draw(data: EncodingPicture) -> Any:
     """Draw the definition, then kernel, decay and attention, with matplotlib."""
-    count = len(seen.definition) + 3
+    count = len(data.definition) + 3
     columns = 2 if count == 4 else COLUMNS
-    picture, grid = _grid(-(-count // columns), columns, f"{seen.name}, {seen.kind}, untrained")
+    picture, grid = _grid(-(-count // columns), columns, f"{data.name}, {data.kind}, untrained")
     panels = list(grid.ravel())
     for panel in panels[count:]:
         panel.set_axis_off()
-    for panel, part in zip(panels, seen.definition, strict=False):
+    for panel, part in zip(panels, data.definition, strict=False):
         _draw_part(picture, panel, part)
-    _draw_behaviour(picture, panels[len(seen.definition) : count], seen)
+    _draw_behaviour(picture, panels[len(data.definition) : count], data)
     return picture
 
 
@@ -132,77 +132,79 @@ def _grid(rows: int, columns: int, title: str) -> tuple[Any, Any]:
     return picture, panels
 
 
-def _draw_behaviour(picture: Any, panels: Sequence[Any], seen: EncodingPicture) -> None:
+def _draw_behaviour(picture: Any, panels: Sequence[Any], data: EncodingPicture) -> None:
     """Draw kernel, decay and attention into three panels."""
     kernel, decay, weights = panels
-    _lines(kernel, seen.offsets, seen.kernel, "kernel: mean logit of the same word")
-    middle, spread = seen.kernel.mean(0), seen.spread.mean(0)
+    _lines(kernel, data.offsets, data.kernel, "kernel: mean logit of the same word")
+    middle, spread = data.kernel.mean(0), data.spread.mean(0)
     about = [(sign * spread).tolist() for sign in (-1, 1)]
-    kernel.fill_between(seen.offsets, *about, alpha=0.15, label="different words, one deviation")
-    kernel.plot(seen.offsets, middle.tolist(), color="black", linewidth=1.5, label="mean of heads")
+    kernel.fill_between(data.offsets, *about, alpha=0.15, label="different words, one deviation")
+    kernel.plot(data.offsets, middle.tolist(), color="black", linewidth=1.5, label="mean of heads")
     kernel.legend(fontsize=7)
-    _lines(decay, seen.offsets, seen.decay, "decay: exp(kernel), over its largest value")
-    if float(seen.decay.min()) < 0.1:
+    _lines(decay, data.offsets, data.decay, "decay: exp(kernel), over its largest value")
+    if float(data.decay.min()) < 0.1:
         decay.set_yscale("log")
-        decay.set_ylim(bottom=max(1e-6, float(seen.decay.min()) / 2))
+        decay.set_ylim(bottom=max(1e-6, float(data.decay.min()) / 2))
     else:
         decay.set_ylim(0, 1.05)  # so that a weak decay looks weak
-    shown = weights.imshow(seen.weights.numpy(), cmap="Greys", vmin=0, interpolation="nearest")
-    weights.set_title("attention over a repeated word", fontsize=9)
-    weights.set_xlabel("key", fontsize=8)
-    weights.set_ylabel("query", fontsize=8)
-    _scale(picture, weights, shown)
+    _scale(picture, weights, _attention(weights, data, "attention over a repeated word"))
 
 
-def draw_side_by_side(all_seen: Sequence[EncodingPicture]) -> Any:
+def draw_side_by_side(pictures: Sequence[EncodingPicture]) -> Any:
     """Draw kernel and attention map of several encodings, two encodings in each line.
 
     Kernels have one scale, that of the means of heads: lines of single heads may leave it.
     """
     from matplotlib.figure import Figure
 
-    across = min(ENCODINGS_ACROSS, len(all_seen))
-    rows = -(-len(all_seen) // across)
+    across = min(ENCODINGS_ACROSS, len(pictures))
+    rows = -(-len(pictures) // across)
     size = (SMALL_WIDTH * 2 * across, SMALL_HEIGHT * rows)
     picture = Figure(figsize=size, layout="constrained")
     panels = picture.subplots(rows, 2 * across, squeeze=False)
-    means = [seen.kernel.mean(0) for seen in all_seen]
+    means = [data.kernel.mean(0) for data in pictures]
     low = min(float(mean.min()) for mean in means)
     high = max(float(mean.max()) for mean in means)
     room = 0.05 * (high - low) or 1.0
     for panel in panels.ravel():
         panel.set_axis_off()
-    for number, seen in enumerate(all_seen):
+    for number, data in enumerate(pictures):
         row, column = divmod(number, across)
         kernel, weights = panels[row, 2 * column : 2 * column + 2]
-        _draw_small(kernel, weights, seen)
+        _draw_small(kernel, weights, data)
         kernel.set_ylim(low - room, high + room)
     return picture
 
 
-def _draw_small(kernel: Any, weights: Any, seen: EncodingPicture) -> None:
+def _draw_small(kernel: Any, weights: Any, data: EncodingPicture) -> None:
     """Draw kernel and attention map of an encoding, without a scale of the map."""
     for panel in (kernel, weights):
         panel.set_axis_on()
         panel.tick_params(labelsize=8)
-    kind = ", causal" if seen.causal else ""
-    for line in seen.kernel.tolist():
-        kernel.plot(seen.offsets, line, linewidth=0.7, alpha=0.7)
-    kernel.plot(seen.offsets, seen.kernel.mean(0).tolist(), color="black", linewidth=1.1)
-    kernel.set_title(f"{seen.name}{kind}: kernel", fontsize=9)
+    kind = ", causal" if data.causal else ""
+    for line in data.kernel.tolist():
+        kernel.plot(data.offsets, line, linewidth=0.7, alpha=0.7)
+    kernel.plot(data.offsets, data.kernel.mean(0).tolist(), color="black", linewidth=1.1)
+    kernel.set_title(f"{data.name}{kind}: kernel", fontsize=9)
     kernel.set_xlabel("key minus query", fontsize=8)
     kernel.set_ylabel("mean logit", fontsize=8)
     kernel.grid(alpha=0.3)
-    weights.imshow(seen.weights.numpy(), cmap="Greys", vmin=0, interpolation="nearest")
-    weights.set_title(f"{seen.name}: attention", fontsize=9)
-    weights.set_xlabel("key", fontsize=8)
-    weights.set_ylabel("query", fontsize=8)
+    _attention(weights, data, f"{data.name}: attention")
 
 
-def write_side_by_side(all_seen: Sequence[EncodingPicture], folder: Path) -> None:
+def _attention(panel: Any, data: EncodingPicture, title: str) -> Any:
+    """Draw an attention map, and return its image."""
+    image = panel.imshow(data.weights.numpy(), cmap="Greys", vmin=0, interpolation="nearest")
+    panel.set_title(title, fontsize=9)
+    panel.set_xlabel("key", fontsize=8)
+    panel.set_ylabel("query", fontsize=8)
+    return image
+
+
+def write_side_by_side(pictures: Sequence[EncodingPicture], folder: Path) -> None:
     """Write a picture of several encodings, <name>-<name>-... .png and .svg."""
-    stem = folder / "-".join(seen.name for seen in all_seen)
-    save_picture(draw_side_by_side(all_seen), stem, dpi=SMALL_DPI)
+    stem = folder / "-".join(data.name for data in pictures)
+    save_picture(draw_side_by_side(pictures), stem, dpi=SMALL_DPI)
 
 
 def _lines(panel: Any, x: Sequence[int], values: Tensor, title: str) -> None:
@@ -236,26 +238,26 @@ def _scale(picture: Any, panel: Any, shown: Any) -> None:
     picture.colorbar(shown, ax=panel, shrink=0.8).ax.tick_params(labelsize=7)
 
 
-def page(all_seen: Sequence[EncodingPicture], command: str) -> str:
+def page(pictures: Sequence[EncodingPicture], command: str) -> str:
     """Render a Markdown page with every picture."""
     parts = ["# Pictures of the encodings", _EXPLAINED.format(command=command)]
-    for seen in all_seen:
-        entry = get_entry(seen.name)
-        kind = " Only for causal models." if seen.causal else ""
-        form = "\n".join(form_lines(seen))
+    for data in pictures:
+        entry = get_entry(data.name)
+        kind = " Only for causal models." if data.causal else ""
+        form = "\n".join(form_lines(data))
         parts += [
-            f"## `{seen.name}`",
+            f"## `{data.name}`",
             f"{entry.summary[0].upper()}{entry.summary[1:]}.{kind} {entry.source}. Numbers: "
-            f"[{seen.name}.json]({seen.name}.json); to print: [{seen.name}.svg]({seen.name}.svg).",
-            f"![Picture of {seen.name}]({seen.name}.png)",
+            f"[{data.name}.json]({data.name}.json); to print: [{data.name}.svg]({data.name}.svg).",
+            f"![Picture of {data.name}]({data.name}.png)",
             f"```\n{form}\n```",
         ]
     return "\n\n".join(parts) + "\n"
 
 
-def write_page(all_seen: Sequence[EncodingPicture], folder: Path, command: str) -> None:
+def write_page(pictures: Sequence[EncodingPicture], folder: Path, command: str) -> None:
     """Write the page as README.md of the folder."""
-    write_text(folder / "README.md", page(all_seen, command))
+    write_text(folder / "README.md", page(pictures, command))
 
 
 _EXPLAINED = (

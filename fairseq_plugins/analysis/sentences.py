@@ -1,4 +1,4 @@
-"""Sentences that say for which names a statement holds, with a number each."""
+"""Sentences that list the names for which a statement holds, each with its number."""
 
 from collections.abc import Callable, Mapping
 
@@ -19,7 +19,7 @@ def signs(found: Mapping[str, float], *, below: bool = False) -> dict[str, tuple
 
 
 def summarise(statement: str, found: Mapping[str, tuple[bool, str]]) -> str:
-    """Say for which names a statement holds and for which not; "" without names."""
+    """List the names for which a statement holds and the others; "" without names."""
     if not found:
         return ""
     parts = []
@@ -34,7 +34,7 @@ def summarise(statement: str, found: Mapping[str, tuple[bool, str]]) -> str:
 def summarise_values(
     statement: str, values: Mapping[str, float], holds: Callable[[float], bool], form: str = ".3g"
 ) -> str:
-    """Say for which values a statement holds; the larger side, above `NAMED`, as a range."""
+    """List the names whose values meet a statement; the larger side, above `NAMED`, as a range."""
     if not values:
         return ""
     so = {name: value for name, value in values.items() if holds(value)}

@@ -24,8 +24,8 @@ class Finding:
     """The result of a computation.
 
     Attributes:
-        holds: whether the claim does.
-        text: what was computed, as a part of a sentence.
+        holds: whether the claim holds.
+        text: the computation and its result, as a part of a sentence.
     """
 
     holds: bool

@@ -49,7 +49,7 @@ def test_every_encoding_can_be_seen(name):
     assert seen.definition or not encoding.hooks - {"relative_logits", "relative_values"}
     for panel in seen.definition:
         assert panel.values.size(1) == len(panel.x) and panel.values.isfinite().all()
-    assert bool(seen.form) != bool(seen.formless)
+    assert bool(seen.form) != bool(seen.no_form_reason)
     assert len(form_lines(seen)) == 1 + len(seen.form)
     json.dumps(to_json(seen), allow_nan=False)
     if PositionFacts.of(encoding).is_relative and "embed" not in encoding.hooks:
