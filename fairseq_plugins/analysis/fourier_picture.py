@@ -40,8 +40,7 @@ def best_series(angular: Tensor, target: Tensor) -> Tensor:
     angles = torch.arange(len(target)).double().unsqueeze(1) * angular
     ones = torch.ones(len(target), 1, dtype=torch.float64)
     given = torch.cat((angles.sin(), angles.cos(), ones), dim=1)
-    fitted: Tensor = given @ torch.linalg.lstsq(given, target, driver="gelsd").solution
-    return fitted
+    return given @ torch.linalg.lstsq(given, target, driver="gelsd").solution
 
 
 def fit_error(name: str, dim: int) -> float:

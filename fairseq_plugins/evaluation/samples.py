@@ -113,7 +113,7 @@ class TextSamples(Samples):
         self._context, self._has_bos = context, bool(trained.add_bos_token)
 
     def batches(self, batch_size: int) -> Iterable[Batch]:
-        found: Iterable[Batch] = self.task.eval_lm_dataloader(
+        return self.task.eval_lm_dataloader(
             dataset=self.dataset,
             max_tokens=None,
             batch_size=batch_size,
@@ -122,7 +122,6 @@ class TextSamples(Samples):
             data_buffer_size=0,
             context_window=self._context,
         )
-        return found
 
     def score(self, model: Any, batch: Batch) -> BatchScore:
         target, dictionary = batch["target"], self.task.target_dictionary
@@ -164,13 +163,12 @@ class MaskedSamples(Samples):
         self._criterion = MaskedLmLoss(MaskedLmConfig(tpu=False), task).eval()
 
     def batches(self, batch_size: int) -> Iterable[Batch]:
-        found: Iterable[Batch] = self.task.get_batch_iterator(
+        return self.task.get_batch_iterator(
             dataset=self.dataset,
             max_sentences=batch_size,
             max_positions=self.longest + self.num_bos,
             ignore_invalid_inputs=True,
         ).next_epoch_itr(shuffle=False)
-        return found
 
     def score(self, model: Any, batch: Batch) -> BatchScore:
         loss, predicted, _ = self.task.valid_step(batch, model, self._criterion)

@@ -98,10 +98,9 @@ class Moses:
         The line end is removed first: rules for quotation marks would match it.
         """
         text = printable(self._normaliser.normalise(text.rstrip("\r\n")))
-        tokens: str = self._tokenizer.tokenize(text, aggressive_dash_splits=True, return_str=True)
+        tokens = self._tokenizer.tokenize(text, aggressive_dash_splits=True, return_str=True)
         return " ".join(tokens.split())
 
     def detokenise(self, tokens: str) -> str:
         """Detokenise and unescape a line of tokens."""
-        text: str = self._detokenizer.detokenize(tokens.split())
-        return text
+        return self._detokenizer.detokenize(tokens.split())

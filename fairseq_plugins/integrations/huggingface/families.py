@@ -80,13 +80,12 @@ class ModelStructure:
         """
         attention: Any = layer.get_submodule(self.attention)
         if hasattr(attention, "query_key_value"):  # each head has a query, a key and a value
-            parts: Tensor = attention.query_key_value(x).unflatten(-1, (-1, 3, self.head_dim))
+            parts = attention.query_key_value(x).unflatten(-1, (-1, 3, self.head_dim))
             return parts[..., which, :].flatten(-2)
         if hasattr(attention, "c_attn"):  # all queries, then all keys, then all values
-            blocks: tuple[Tensor, ...] = attention.c_attn(x).split(attention.embed_dim, -1)
-            return blocks[which]
+            return attention.c_attn(x).split(attention.embed_dim, -1)[which]
         names = next(names for names in _SEPARATE if hasattr(attention, names[0]))
-        heads: Tensor = getattr(attention, names[which])(x).unflatten(-1, (-1, self.head_dim))
+        heads = getattr(attention, names[which])(x).unflatten(-1, (-1, self.head_dim))
         if which == 1:
             heads = heads.repeat_interleave(getattr(attention, "num_key_value_groups", 1), -2)
         for norms in _NORMS:

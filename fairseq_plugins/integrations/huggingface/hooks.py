@@ -134,5 +134,4 @@ def _cache(base: Any, modules: Any, given: dict[str, Any], cache_name: str) -> C
         croppable=modules.croppable,
         inputs=modules.looks_back,
     )
-    states: Cache = given[cache_name]
-    return states
+    return given[cache_name]

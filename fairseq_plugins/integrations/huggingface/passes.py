@@ -80,7 +80,7 @@ class ForwardPass:
                 shared=self.shared,
             )
             return output, None
-        result: tuple[Tensor, Tensor | None] = attention(
+        return attention(
             q,
             k,
             v,
@@ -90,7 +90,6 @@ class ForwardPass:
             need_weights=self.need_weights,
             shared=self.shared,
         )
-        return result
 
     def embed(self, layer: int, x: Tensor, tokens: Tensor | None = None) -> Tensor:
         """Encode the input of a layer that has an input encoding: (B, T, C) -> (B, T, C).
@@ -318,5 +317,4 @@ def sample_positions(
     if position_sampler is None or not training:
         return positions
     position_sampler.redraw(attention_base.draw_seed())  # type: ignore[operator]
-    sampled: Tensor = position_sampler.reposition(positions)  # type: ignore[operator]
-    return sampled
+    return position_sampler.reposition(positions)  # type: ignore[operator]
