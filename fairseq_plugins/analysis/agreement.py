@@ -114,13 +114,15 @@ def check_training(numbers: Numbers) -> str:
     names = list(numbers)
     ends = [_tensor(numbers[name]["dot_products"]) for name in (names[0], names[-1])]
     parts = []
-    for what, measure in (
+    for quantity, measure in (
         ("the share of the variance between positions that the offset explains", offset_share),
         (_GAP, near_minus_far),
     ):
         first, last = (measure(matrix) for matrix in ends)
         word = "rises" if last > first else "does not rise"
-        parts.append(f"{what} {word}, from {first:.3g} ({names[0]}) to {last:.3g} ({names[-1]})")
+        parts.append(
+            f"{quantity} {word}, from {first:.3g} ({names[0]}) to {last:.3g} ({names[-1]})"
+        )
     return f"Translation invariance: {parts[0]}; local monotonicity: {parts[1]}."
 
 
@@ -129,15 +131,15 @@ def check_bands(numbers: Numbers) -> str:
     bands = {name: one["band"] for name, one in numbers.items()}
     trained = (LEARNED, LEARNED_SINUSOIDS)
     named = {name: band for name, band in bands.items() if numbers[name]["relative"] in trained}
-    own = summarise(
+    text = summarise(
         "A white band under the learned RPE, the learnable sinusoidal RPE and combinations with "
         "them (below 0 in the table)",
         signs(named, below=True),
     )
     others = [f"`{name}`" for name in bands if name not in named and bands[name] < 0]
-    if own and others:
-        own += f" Without these RPEs there is one, too, under {', '.join(others)}."
-    return own
+    if text and others:
+        text += f" Without these RPEs there is one, too, under {', '.join(others)}."
+    return text
 
 
 def check_identical_words(numbers: Numbers) -> str:
@@ -147,23 +149,23 @@ def check_identical_words(numbers: Numbers) -> str:
         summarise_values(
             "Translation invariance (share of the weights' variance that is within offsets, "
             f"below {INVARIANT})",
-            {name: translation_invariance(own) for name, own in weights.items()},
+            {name: translation_invariance(matrix) for name, matrix in weights.items()},
             lambda value: value < INVARIANT,
         ),
         summarise_values(
             f"Local monotonicity (share of pairs within {MIDDLE} offsets whose more distant word "
             f"weighs more, below {ORDERED}; 0.5 in random order)",
-            {name: monotonicity(own, MIDDLE) for name, own in weights.items()},
+            {name: monotonicity(matrix, MIDDLE) for name, matrix in weights.items()},
             lambda value: value < ORDERED,
         ),
         summarise_values(
             "Symmetry (difference between the two directions of pairs as a share of their weight, "
             f"below {SYMMETRIC})",
-            {name: asymmetry(own) for name, own in weights.items()},
+            {name: asymmetry(matrix) for name, matrix in weights.items()},
             lambda value: value < SYMMETRIC,
         ),
         _check_direction_balance(
-            {name: direction_balance(own) for name, own in weights.items()},
+            {name: direction_balance(matrix) for name, matrix in weights.items()},
             {name: one["relative"] for name, one in numbers.items()},
         ),
         check_bands(numbers),
@@ -215,7 +217,7 @@ def check_frequencies(numbers: Numbers) -> str:
         summarise_values(
             "Far positions are closer than with fixed ones (mean of psi(m) / psi(0) over the "
             "second half of the offsets minus that with fixed ones)",
-            {name: float((own[far] - fixed[far]).mean()) for name, own in psi.items()},
+            {name: float((values[far] - fixed[far]).mean()) for name, values in psi.items()},
             lambda more: more > 0,
             "+.3g",
         ),
@@ -226,19 +228,19 @@ def check_frequencies(numbers: Numbers) -> str:
 def _check_tasks(psi: Mapping[str, Tensor]) -> tuple[str, ...]:
     """Compare psi after fine-tuning for spans and for classes; () without models of both."""
     spans, classes = (
-        {name: own for name, own in psi.items() if name.startswith(label)}
+        {name: values for name, values in psi.items() if name.startswith(label)}
         for label in (SPANS, CLASSES)
     )
     if not (spans and classes):
         return ()
-    rises = {name: first_rise(own) or len(own) for name, own in {**spans, **classes}.items()}
+    rises = {name: first_rise(v) or len(v) for name, v in {**spans, **classes}.items()}
     most = max(rises[name] for name in classes)
     distances = {
         name: [
-            sum(float((own - tuned).abs().mean()) for tuned in side.values()) / len(side)
+            sum(float((values - tuned).abs().mean()) for tuned in side.values()) / len(side)
             for side in (classes, spans)
         ]
-        for name, own in psi.items()
+        for name, values in psi.items()
         if name not in {**spans, **classes}
     }
     return (
@@ -290,24 +292,24 @@ def check_families(numbers: Numbers) -> str:
     found: dict[str, tuple[bool, str]] = {}
     if causal is not None and by_kind:
         others = by_kind.values()
-        for what, metric, is_least in (
+        for observation, metric, is_least in (
             ("the language model is the most monotone", "monotonicity", True),
             ("the least translation invariant", "translation_invariance_words", False),
             ("the least symmetric", "symmetry", False),
         ):
             values = [one[metric] for one in (causal, *others)]
             best = min(values) if is_least else max(values)
-            found[what] = (values[0] == best, "")
-    for what, family, is_ahead in (
+            found[observation] = (values[0] == best, "")
+    for observation, family, is_ahead in (
         ("the masked model attends more backwards", ROBERTA, False),
         ("the translation encoder more ahead", TRANSLATION, True),
     ):
         balance = by_kind.get(KINDS[family], {}).get("direction_balance")
         if balance is not None:
-            found[what] = (balance < 1 if is_ahead else balance > 1, f"{balance:.4f}")
+            found[observation] = (balance < 1 if is_ahead else balance > 1, f"{balance:.4f}")
     text = "; ".join(
-        f"{what}: {'yes' if is_so else 'no'}{f' ({number})' if number else ''}"
-        for what, (is_so, number) in found.items()
+        f"{observation}: {'yes' if is_so else 'no'}{f' ({number})' if number else ''}"
+        for observation, (is_so, number) in found.items()
     )
     return f"{text[0].upper()}{text[1:]}." if text else ""
 

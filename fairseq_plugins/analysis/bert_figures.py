@@ -138,7 +138,7 @@ def make_figure(number: int, inputs: Sequence[FigureInput], sizes: FigureSizes) 
     """Make a figure of the paper; without inputs, of untrained encodings.
 
     Raises:
-        ValueError: no input has what the figure shows.
+        ValueError: no input has the vectors or scores that the figure shows.
     """
     figure = FIGURES[number]
     if inputs or not figure.untrained:

@@ -29,8 +29,8 @@ class Terms:
 
     def total(self) -> Tensor:
         """Sum the terms to the scores (B, H, T, T)."""
-        own = self.word_word + self.word_position + self.position_word + self.position_position
-        return own + self.rest
+        words = self.word_word + self.word_position
+        return words + self.position_word + self.position_position + self.rest
 
     def shares(self) -> dict[str, float]:
         """Return each term's share of the variance of scores between keys.
@@ -79,9 +79,9 @@ def through_norm(whole: Tensor, part: Tensor, norm: nn.LayerNorm | None) -> Tens
 def split_first_layer(loaded: LoadedStack, tokens: Tensor) -> Terms:
     """Split the first layer's scores for tokens (B, T) without padding by Eq. 7.
 
-    The position's part is what an encoding adds to the token embeddings; the words' part is the
-    rest, with all biases. Unlike in the paper, the normalisations between embedding and projection
-    are applied, as linear maps with the standard deviation of the sum.
+    The position's part is the vector that an encoding adds to the token embeddings; the words' part
+    is the rest, with all biases. Unlike in the paper, the normalisations between embedding and
+    projection are applied, as linear maps with the standard deviation of the sum.
 
     Raises:
         ValueError: an encoding without an embedding of positions, or attention without weights.

@@ -107,11 +107,11 @@ def load_stack(checkpoint: Path, data: Path, *, cpu: bool = False) -> LoadedStac
     tasks = [task for names in TASKS.values() for task in names]
     state = read_trained(checkpoint, models=list(TASKS), tasks=tasks)
     family = state["cfg"]["model"]["_name"]
-    own, vocabularies = _find_vocabularies(family, checkpoint, state, data)
+    path, vocabularies = _find_vocabularies(family, checkpoint, state, data)
     check_vocabulary(checkpoint, state, *vocabularies)
     model, config, _ = build_trained(checkpoint, state, data)
     model.double().to(choose_device(cpu=cpu))
-    dictionary = Dictionary.load(str(own))
+    dictionary = Dictionary.load(str(path))
     if family == ROBERTA:
         dictionary.add_symbol(MASK)
     has_bos = bool(getattr(config.task, "add_bos_token", False))

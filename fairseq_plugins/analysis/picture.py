@@ -122,11 +122,11 @@ def observe(
             if isinstance(part, Stochastic):
                 part.redraw(seed + i)
         ids = torch.arange(words)[i : i + AT_ONCE]
-        own = heads_of(encoding, vectors[ids], ids, length)
-        same = logits(encoding, own, own)
+        heads = heads_of(encoding, vectors[ids], ids, length)
+        same = logits(encoding, heads, heads)
         kernels.append(same.sum(0))
-        others.append(logits(encoding, own, own.roll(1, 0)))
-        # A sentence of its own, since some encodings depend on the sentence's length.
+        others.append(logits(encoding, heads, heads.roll(1, 0)))
+        # A separate sentence, since some encodings depend on its length.
         short = heads_of(encoding, vectors[ids], ids, shown)
         weights.append(_softmax(logits(encoding, short, short), causal).mean(1).sum(0))
     kernel, spread = torch.stack(kernels).sum(0) / words, torch.cat(others).std(0)
@@ -221,8 +221,7 @@ def _matrices(encoding: PositionEncoding, shown: int) -> Panel:
         ]
         title = f"matrices that encode keys at {words}, first head"
     gap = torch.zeros(matrices[0].size(0), 2)
-    beside = [part for m in matrices for part in (m.float(), gap)][:-1]
-    values = torch.cat(beside, 1)
+    values = torch.cat([part for m in matrices for part in (m.float(), gap)][:-1], 1)
     return Panel(title, "matrix", values, list(range(values.size(1))))
 
 
@@ -243,14 +242,14 @@ def _offset_vectors(encoding: PositionEncoding, shown: int) -> list[Panel]:
         "queries": lambda p: p.query == "content" and p.key == "one",
         "keys": lambda p: p.key == "content" and p.query == "one",
     }
-    for what, is_kind in kinds.items():
+    for side, is_kind in kinds.items():
         columns = [
             next((p.matrix[0].flatten() for p in form if is_kind(p)), torch.zeros(DIM).double())
             for form in forms
         ]
         values = torch.stack(columns, 1).float()
         if values.any():
-            title = f"multiplied with {what}: feature by t - s, first head"
+            title = f"multiplied with {side}: feature by t - s, first head"
             found.append(Panel(title, "matrix", values, reach))
     return found
 

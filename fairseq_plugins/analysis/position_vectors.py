@@ -97,8 +97,8 @@ def side_gap(cosines: Tensor) -> float:
     reach = len(cosines) // 2
     before, after = slice(0, reach), slice(reach + 1, None)
     first, second = torch.triu_indices(reach, reach, 1)
-    own = torch.cat([cosines[side, side][first, second] for side in (before, after)])
-    return float(own.mean() - cosines[before, after].mean())
+    within = torch.cat([cosines[side, side][first, second] for side in (before, after)])
+    return float(within.mean() - cosines[before, after].mean())
 
 
 def asymmetry(weights: Tensor) -> float:

@@ -34,8 +34,8 @@ def position_positions(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Ren
         if loaded is None or rows is None:
             continue
         with torch.no_grad():
-            own = position_correlation(loaded, rows).mean(0).double().cpu()
-        panels.append(Panel(item.label, own))
+            matrix = position_correlation(loaded, rows).mean(0).double().cpu()
+        panels.append(Panel(item.label, matrix))
         words = draw_words(loaded.dictionary, sizes.words or APPENDIX_J, sizes.seed)
         draw = torch.Generator().manual_seed(sizes.seed)
         tokens = words[torch.randint(len(words), (4, len(rows)), generator=draw)]
@@ -43,7 +43,7 @@ def position_positions(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Ren
         shares = split_first_layer(
             loaded, tokens.to(next(loaded.model.parameters()).device)
         ).shares()
-        numbers[item.label] = {"position_position": own, "shares_of_scores": shares}
+        numbers[item.label] = {"position_position": matrix, "shares_of_scores": shares}
         lines.append([item.label, *(f"{share:.3f}" for share in shares.values())])
     require(panels, 9, "a checkpoint with an absolute encoding")
     header = ["", "word-word", "word-position", "position-word", "position-position", "rest"]
@@ -71,9 +71,9 @@ def identical_words(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Render
         inner = slice(result.loaded.num_bos, len(result.scores) - result.loaded.num_eos)
         offsets = by_offset(result.scores[inner, inner])
         middle = len(offsets) // 2
-        beside = offsets[middle - 1 : middle + 2 : 2]
+        neighbours = offsets[middle - 1 : middle + 2 : 2]
         # In a causal model the next word is masked, and the only neighbour is the one before.
-        band = float(offsets[middle] - beside[beside.isfinite()].mean())
+        band = float(offsets[middle] - neighbours[neighbours.isfinite()].mean())
         numbers[item.label] = {
             "words": result.words,
             "scores": result.scores,

@@ -40,14 +40,14 @@ def summarise_values(
     so = {name: value for name, value in values.items() if holds(value)}
     others = {name: value for name, value in values.items() if name not in so}
     parts = []
-    for word, own, other in (("so", so, others), ("not", others, so)):
-        if not own:
+    for word, side, other in (("so", so, others), ("not", others, so)):
+        if not side:
             continue
-        named = ", ".join(f"`{name}` ({value:{form}})" for name, value in own.items())
+        named = ", ".join(f"`{name}` ({value:{form}})" for name, value in side.items())
         text = f"{word} for {named}"
-        if len(own) > max(NAMED, len(other)):
+        if len(side) > max(NAMED, len(other)):
             whose = f"{word} for the other" if other else _OF_ALL[word]
-            least, most = (f"{value:{form}}" for value in (min(own.values()), max(own.values())))
-            text = f"{whose} {len(own)} ({least} to {most})"
+            least, most = (f"{value:{form}}" for value in (min(side.values()), max(side.values())))
+            text = f"{whose} {len(side)} ({least} to {most})"
         parts.append(text)
     return f"{statement}: {'; '.join(parts)}."
