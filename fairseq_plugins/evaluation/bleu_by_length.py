@@ -35,11 +35,11 @@ def score_by_length(output: Path, data: Path, subset: str) -> dict[str, object]:
     total, signature = score(hypotheses, references)
     buckets: dict[str, dict[str, float | int | None]] = {}
     for name in BUCKETS:
-        own = [i for i, length in enumerate(lengths) if bucket_of(length) == name]
+        rows = [i for i, length in enumerate(lengths) if bucket_of(length) == name]
         found = None
-        if len(own) >= LEAST:
-            found, _ = score([hypotheses[i] for i in own], [references[i] for i in own])
-        buckets[name] = {"bleu": None if found is None else round(found, 4), "sentences": len(own)}
+        if len(rows) >= LEAST:
+            found, _ = score([hypotheses[i] for i in rows], [references[i] for i in rows])
+        buckets[name] = {"bleu": None if found is None else round(found, 4), "sentences": len(rows)}
     return {"bleu": round(total, 4), "signature": signature, "buckets": buckets}
 
 

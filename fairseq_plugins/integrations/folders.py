@@ -115,7 +115,7 @@ def select_weights(
     return {name: weights[name] for name in needed}
 
 
-def reject_names(path: Path, what: str, names: Collection[str]) -> None:
+def reject_names(path: Path, verb: str, names: Collection[str]) -> None:
     """Raise CheckpointError naming the given weights, if there are any."""
     if names:
-        raise CheckpointError(f"{path} {what} {len(names)} weights: {', '.join(sorted(names)[:6])}")
+        raise CheckpointError(f"{path} {verb} {len(names)} weights: {', '.join(sorted(names)[:6])}")

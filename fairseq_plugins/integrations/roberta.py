@@ -85,7 +85,7 @@ def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
     Args:
         source: the checkpoint.
         target: existing empty folder.
-        tokenizer: tokenizer folder of its data.
+        tokenizer: folder of the tokenizer of its data.
 
     Raises:
         ValueError: a missing or damaged file, options that RoBERTa does not have, or another

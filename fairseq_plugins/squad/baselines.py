@@ -18,8 +18,8 @@ def whole_text(context: str, question: str) -> str:
 
 def closest_sentence(context: str, question: str) -> str:
     """Answer with the (first) sentence that shares most words with the question."""
-    asked = set(normalise(question).split())
-    return max(_END.split(context), key=lambda one: len(asked.intersection(normalise(one).split())))
+    words = set(normalise(question).split())
+    return max(_END.split(context), key=lambda one: len(words.intersection(normalise(one).split())))
 
 
 PREDICTORS: dict[str, Answer] = {

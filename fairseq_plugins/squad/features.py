@@ -103,8 +103,8 @@ def make_windows(
         specials: special tokens.
         sizes: sizes of the windows.
     """
-    asked = list(question_tokens[: sizes.max_query_length])
-    head = [specials.bos, *asked, *[specials.eos] * specials.separators]
+    question_ids = list(question_tokens[: sizes.max_query_length])
+    head = [specials.bos, *question_ids, *[specials.eos] * specials.separators]
     room = sizes.max_length - len(head) - 1
     answer = question.answers[0] if question.answers else None
     span = text.cover(answer.start, answer.end) if answer else None

@@ -202,8 +202,8 @@ def _windows(
         text = tokenizer.encode_with_offsets(paragraph.context)
         table.add_text(text)
         for question in paragraph.questions:
-            asked = tokenizer.encode_with_offsets(question.text.strip()).ids
-            for window in make_windows(question, asked, text, specials, sizes):
+            question_ids = tokenizer.encode_with_offsets(question.text.strip()).ids
+            for window in make_windows(question, question_ids, text, specials, sizes):
                 table.add_window(number, window)
                 yield window
             number += 1
