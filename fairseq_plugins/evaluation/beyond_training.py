@@ -53,7 +53,7 @@ def measure(options: EvaluationOptions, factors: Sequence[int], tokens: int) -> 
             f"{options.path} must be trained at a length divisible by {BLOCKS}, but was at {base}"
         )
     lengths = [factor * base for factor in factors]
-    split = (_Masked if trained.is_masked else _Causal)(options, trained, lengths, tokens)
+    split = (_MaskedSplit if trained.is_masked else _CausalSplit)(options, trained, lengths, tokens)
     lines: dict[str, dict[str, Any]] = {}
     for factor, length in zip(factors, lengths, strict=True):
         try:
@@ -70,7 +70,7 @@ def measure(options: EvaluationOptions, factors: Sequence[int], tokens: int) -> 
     return {"trained_length": base, "checkpoint": sha256(options.path), "lengths": lines}
 
 
-class _Causal:
+class _CausalSplit:
     """The beginning of a split, for causal language models."""
 
     def __init__(
@@ -125,7 +125,7 @@ class _Causal:
         return found
 
 
-class _Masked:
+class _MaskedSplit:
     """The beginning of a split, masked by the seed, for masked language models."""
 
     def __init__(
@@ -141,7 +141,7 @@ class _Masked:
 
     def measure(self, model: Any, length: int, width: int) -> dict[str, Any]:
         options = self._options
-        cut = MaskedSamples(
+        samples = MaskedSamples(
             options.data,
             options.split,
             self._task,
@@ -149,13 +149,13 @@ class _Masked:
             break_mode="none",  # regardless of lines
             seed=options.seed,
         )
-        whole = min(self._tokens // length, int((cut.sizes == length - 1).sum()))
+        whole = min(self._tokens // length, int((samples.sizes == length - 1).sum()))
         if whole < 1:
             raise DataError(
                 f"{options.data}: {options.split} must fill a sample of {length} tokens, but has "
-                f"{cut.tokens}"
+                f"{samples.tokens}"
             )
-        bits, count = masked_by_position(model, cut, whole, max(1, BATCH_TOKENS // length))
+        bits, count = masked_by_position(model, samples, whole, max(1, BATCH_TOKENS // length))
         bits, count = bits.view(-1, width).sum(1), count.view(-1, width).sum(1)
         if not count.any():
             raise OptionError(
@@ -172,7 +172,7 @@ class _Masked:
 
 @torch.no_grad()
 def masked_by_position(
-    model: Any, cut: MaskedSamples, count: int, batch_size: int
+    model: Any, samples: MaskedSamples, count: int, batch_size: int
 ) -> tuple[Tensor, Tensor]:
     """Sum the losses of the first samples in bits (T,) and count them (T,) by position.
 
@@ -182,11 +182,11 @@ def masked_by_position(
     Raises:
         NoNumberError: losses are not finite.
     """
-    dataset, device = cut.dataset, next(model.parameters()).device
+    dataset, device = samples.dataset, next(model.parameters()).device
     dataset.set_epoch(1)  # masks depend on epoch and seed
-    length = cut.longest + cut.num_bos
+    length = samples.longest + samples.num_bos
     bits, found = torch.zeros(length, dtype=torch.float64), torch.zeros(length, dtype=torch.int64)
-    padding = cut.task.source_dictionary.pad()
+    padding = samples.task.source_dictionary.pad()
     for start in range(0, count, batch_size):
         batch = dataset.collater([dataset[i] for i in range(start, min(start + batch_size, count))])
         target, tokens = batch["target"], batch["net_input"]["src_tokens"].to(device)
