@@ -67,7 +67,7 @@ def measure(job: Sequence[str], most: int) -> Result:
     Raises:
         WorkError: the job failed; the message has the end of its log.
     """
-    from fairseq_plugins.common.processes import PeakOfChildren
+    from fairseq_plugins.common.memory import PeakOfChildren
     from fairseq_plugins.runner.launcher import ProcessLauncher
 
     with tempfile.TemporaryDirectory() as name:

@@ -9,7 +9,6 @@ from typing import Any
 from fairseq_plugins.common import memory
 from fairseq_plugins.common.checkpoints import LAST, read_updates
 from fairseq_plugins.common.errors import OptionError, WorkError
-from fairseq_plugins.common.processes import PeakOfChildren
 from fairseq_plugins.common.root import configs_folder, root_folder
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import PlannedRun, plan_run
@@ -157,7 +156,7 @@ def train(root: Path, rehearsed: RehearsedTraining, launcher: Launcher | None = 
             f"optimization.max_update={last}",
         )
         _, *words = executable(train_command(training.variant.recipe, overrides))
-        with PeakOfChildren() as peak:
+        with memory.PeakOfChildren() as peak:
             run_command(launch, ["python", *_start(processes), *words], log)
         found = read_updates(root / checkpoint)
         if found != last:

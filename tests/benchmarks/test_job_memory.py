@@ -12,7 +12,7 @@ import yaml
 from benchmarks import job_memory
 from benchmarks.job_memory import MEASURED, main, make_copy, measure
 from fairseq_plugins.common.errors import WorkError
-from fairseq_plugins.common.processes import PeakOfChildren, proportional, tree
+from fairseq_plugins.common.memory import PeakOfChildren, proportional, tree
 
 MIB = 2**20
 # A process whose child, which a thread of it starts, holds memory for a while.
