@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from traceback import walk_tb
 from types import TracebackType
 
 from fairseq_plugins.common.data_commands import commands_for
@@ -38,23 +39,24 @@ def shorten_errors() -> None:
 def _excepthook(
     kind: type[BaseException], error: BaseException, traceback: TracebackType | None
 ) -> None:
-    if is_refusal(error, traceback):
-        reason = str(error)
-    else:
-        reason = _lack_of_data(error) or _lack_of_cuda(error, traceback)
-        reason = reason or _damaged_dictionary(error, traceback)
-        reason = reason or _refused_by_fairseq(error, traceback)
-    if reason:
+    if message := _short_message(error):
         program = Path(sys.argv[0]).name
-        message = f"{program}: error: {reason} ({TRACEBACK}=1 shows where this is raised)"
-        print(message, file=sys.stderr)
+        hint = f"({TRACEBACK}=1 shows where this is raised)"
+        print(f"{program}: error: {message} {hint}", file=sys.stderr)
     else:
         sys.__excepthook__(kind, error, traceback)
 
 
-def is_refusal(error: BaseException, traceback: TracebackType | None) -> bool:
-    """Return whether the error is a ValueError raised in this package."""
-    return isinstance(error, ValueError) and _is_raised_in(_PACKAGE, traceback)
+def _short_message(error: BaseException) -> str:
+    """Return the message of an error about options or data; "" for other errors."""
+    if isinstance(error, ValueError) and _is_raised_in(_PACKAGE, error):
+        return str(error)
+    return (
+        _lack_of_data(error)
+        or _lack_of_cuda(error)
+        or _damaged_dictionary(error)
+        or _refused_by_fairseq(error)
+    )
 
 
 def _lack_of_data(error: BaseException) -> str:
@@ -68,11 +70,11 @@ def _lack_of_data(error: BaseException) -> str:
     return commands and f"{os.fsdecode(error.filename)} does not exist; first run {commands}"
 
 
-def _lack_of_cuda(error: BaseException, traceback: TracebackType | None) -> str:
+def _lack_of_cuda(error: BaseException) -> str:
     """Return the message for a missing GPU; "" for other errors."""
     import torch
 
-    if torch.cuda.is_available() or not _is_raised_in(Path(torch.cuda.__file__).parent, traceback):
+    if torch.cuda.is_available() or not _is_raised_in(Path(torch.cuda.__file__).parent, error):
         return ""
     found = str(error).splitlines()[0]
     return (
@@ -82,14 +84,12 @@ def _lack_of_cuda(error: BaseException, traceback: TracebackType | None) -> str:
     )
 
 
-def _damaged_dictionary(error: BaseException, traceback: TracebackType | None) -> str:
+def _damaged_dictionary(error: BaseException) -> str:
     """Return the message for a dict.txt that fairseq could not read; "" for other errors."""
     path = ""
-    while traceback is not None:
-        frame = traceback.tb_frame
+    for frame, _ in walk_tb(error.__traceback__):
         if frame.f_code.co_name == "add_from_file" and isinstance(frame.f_locals.get("f"), str):
             path = frame.f_locals["f"]
-        traceback = traceback.tb_next
     if not path:
         return ""
     try:
@@ -101,20 +101,18 @@ def _damaged_dictionary(error: BaseException, traceback: TracebackType | None) -
     return f"{path}: {error}"
 
 
-def _refused_by_fairseq(error: BaseException, traceback: TracebackType | None) -> str:
-    """Return what a command of fairseq asserts of its options; empty for other errors."""
+def _refused_by_fairseq(error: BaseException) -> str:
+    """Return the message of an option check in fairseq's commands; "" for other errors."""
     import fairseq_cli
 
     folder = Path(fairseq_cli.__file__).parent
-    is_check = isinstance(error, AssertionError | ValueError) and _is_raised_in(folder, traceback)
+    is_check = isinstance(error, AssertionError | ValueError) and _is_raised_in(folder, error)
     return str(error) if is_check else ""
 
 
-def _is_raised_in(folder: Path, traceback: TracebackType | None) -> bool:
+def _is_raised_in(folder: Path, error: BaseException) -> bool:
     """Return whether an error was raised in a folder, or in compiled code called from there."""
-    raised_in: Path | None = None
-    while traceback is not None:
-        file = Path(traceback.tb_frame.f_code.co_filename)
-        raised_in = file if file.is_file() else raised_in  # NumPy's compiled code names no file
-        traceback = traceback.tb_next
-    return raised_in is not None and raised_in.resolve().is_relative_to(folder.resolve())
+    frames = (frame for frame, _ in walk_tb(error.__traceback__))
+    files = [Path(frame.f_code.co_filename) for frame in frames]
+    source = [file for file in files if file.is_file()]  # NumPy's compiled code names no file
+    return bool(source) and source[-1].resolve().is_relative_to(folder.resolve())
