@@ -41,27 +41,20 @@ def usable_cores() -> int:
 def prepare_cpu() -> None:
     """Flush denormals and keep freed memory, in this process and its later threads.
 
-    Only programs call this, no import does: it changes numbers below 1.2e-38.
-    """
-    flush_denormals()
-    keep_freed_memory()
-
-
-def flush_denormals() -> None:
-    """Set denormal numbers to 0, where the processor supports it.
-
-    Softmax weights near e^-90, as of ALiBi's distant keys, are denormal, and some processors take a
-    hundred times as long for them.
+    Only programs call this, no import does: it changes numbers below 1.2e-38. Softmax weights near
+    e^-90, as of ALiBi's distant keys, are denormal, and some processors take a hundred times as
+    long for them.
     """
     import numpy as np  # slow to import; --help stays fast
     import torch
 
     for kind in (np.float32, np.float64):
         np.finfo(kind)  # NumPy tests denormals on the first call, and would warn later
-    torch.set_flush_denormal(True)
+    torch.set_flush_denormal(True)  # no effect where the processor does not support it
+    _keep_freed_memory()
 
 
-def keep_freed_memory() -> None:
+def _keep_freed_memory() -> None:
     """Make glibc keep freed memory up to 32 MiB per block instead of returning it.
 
     Each step allocates tensors of the same sizes, and fresh pages are slow, especially on virtual
