@@ -31,6 +31,12 @@ def read_dictionary(path: Path) -> list[str]:
     return list(words)
 
 
+def count_symbols(path: Path) -> int:
+    """Count the symbols of a dictionary with fairseq's special ones, without a task's <mask>."""
+    with path.open("rb") as lines:
+        return sum(1 for _ in lines) + len(SPECIAL_SYMBOLS)
+
+
 def check_same_dictionary(ours: Path, theirs: Path) -> None:
     """Raise DataError at the first line where the words of two dict.txt differ."""
     found, expected = read_dictionary(ours), read_dictionary(theirs)

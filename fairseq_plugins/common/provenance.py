@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.cpu import cores
-from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS
+from fairseq_plugins.common.dictionaries import count_symbols
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.extras import DISTRIBUTION
 from fairseq_plugins.common.root import PACKAGE, configs_folder
@@ -39,7 +39,7 @@ def describe_data(folder: Path) -> dict[str, Any]:
     """
     path = folder / "data.json"
     about = _read_object(path) if path.is_file() else {}
-    sizes = {found.name: _symbols(found) for found in sorted(folder.glob("dict*.txt"))}
+    sizes = {found.name: count_symbols(found) for found in sorted(folder.glob("dict*.txt"))}
     size = sizes.get("dict.txt", sizes) or about.get("dictionary_size")
     return {**without_absolute_paths(about), "dictionary_size": size}
 
@@ -52,11 +52,6 @@ def _read_object(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise DataError(f"{path} is damaged: it is not a JSON object")
     return found
-
-
-def _symbols(dictionary: Path) -> int:
-    with dictionary.open(encoding="utf-8", newline="\n") as words:
-        return sum(1 for _ in words) + len(SPECIAL_SYMBOLS)
 
 
 def describe_all(folders: Mapping[str, Path]) -> dict[str, Any]:
@@ -218,12 +213,13 @@ def hardware(gpus: int, threads: int | None = None) -> dict[str, Any]:
     import torch
 
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cpu": _cpu_model(),
         "cores": cores(),
         "threads": threads or torch.get_num_threads(),
         "gpus": names[:gpus],
-        "memory_gib": _memory_gib(),
+        "memory_gib": round(memory / 2**30, 1),
     }
 
 
@@ -235,7 +231,3 @@ def _cpu_model() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
-
-
-def _memory_gib() -> float:
-    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)

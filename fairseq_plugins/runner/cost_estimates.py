@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.dictionaries import count_symbols
 from fairseq_plugins.common.tables import columns
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.experiments.training import Training
@@ -20,7 +21,6 @@ _VOCABULARIES = {"wikitext-103": 267_744, "wmt14-en-de": 42_720}
 _GPT2_SUBWORDS = 50_265
 _SAMPLE = 64  # tokens of a sentence or pair of GLUE, a guess
 _WINDOW = 384  # tokens of a window of SQuAD, as in the BERT paper
-_SPECIAL = 4  # special tokens
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,7 @@ def vocabulary_of(root: Path, data: Path) -> int:
     for name in ("dict.txt", "input0/dict.txt", "dict.en.txt"):
         path = root / data / name
         if path.is_file():
-            with path.open("rb") as lines:
-                return sum(1 for _ in lines) + _SPECIAL
+            return count_symbols(path)
     return _VOCABULARIES.get(data.name, _GPT2_SUBWORDS)
 
 

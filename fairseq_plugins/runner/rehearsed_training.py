@@ -8,6 +8,7 @@ from typing import Any
 
 from fairseq_plugins.common import memory
 from fairseq_plugins.common.checkpoints import LAST, read_updates
+from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS
 from fairseq_plugins.common.errors import OptionError, WorkError
 from fairseq_plugins.common.root import configs_folder, root_folder
 from fairseq_plugins.experiments.devices import Devices
@@ -30,8 +31,6 @@ UPDATES = 2
 MOST_PROCESSES, LEAST_PROCESSES = 8, 2  # as on the papers' GPUs; half of them resume
 _TEXT = ("--train-sentences", "600", "--valid-sentences", "20", "--test-sentences", "20")
 _PAIRS = ("--train-pairs", "600", "--valid-pairs", "20", "--test-pairs", "20")
-# fairseq's own symbols, which are in no dict.txt.
-_SPECIAL = 4
 # Bytes of a process beside its model: Python, PyTorch, fairseq and temporary tensors; and of each
 # parameter, the buffer of legacy_ddp in which gradients are summed. With these nothing measured was
 # above its estimate: 7.8 GiB of 8.0 for two processes of lm, 6.3 of 7.7 for two of mlm.
@@ -193,7 +192,8 @@ def _make_data(
         take_part(root / rehearsed.corpus, root / data)
         text = f"the first lines of {rehearsed.corpus.name}"
     for dictionary in (root / data).glob("dict*.txt"):
-        fill_dictionary(dictionary, rehearsed.vocabulary - _SPECIAL - kind.more_symbols)
+        symbols = rehearsed.vocabulary - kind.more_symbols
+        fill_dictionary(dictionary, symbols - len(SPECIAL_SYMBOLS))
     return text
 
 
