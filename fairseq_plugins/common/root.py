@@ -60,7 +60,7 @@ def add_folder_options(
         parser.add_argument(
             "--data-root" if kind == "data" else f"--{kind}",
             type=Path,
-            dest=f"place_{kind}",
+            dest=f"{kind}_folder",
             metavar="DIR",
             help=f"folder with all {kind} (default: ${FOLDER_VARIABLES[kind]}, or ./{kind})",
         )
@@ -69,7 +69,7 @@ def add_folder_options(
 def apply_folder_options(args: argparse.Namespace) -> None:
     """Apply the options of `add_folder_options`."""
     for kind in FOLDER_VARIABLES:
-        if (folder := getattr(args, f"place_{kind}", None)) is not None:
+        if (folder := getattr(args, f"{kind}_folder", None)) is not None:
             set_folder(kind, folder.absolute())
 
 

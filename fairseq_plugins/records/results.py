@@ -1,10 +1,9 @@
-"""Results: the JSON of finished runs, written, read and compared."""
+"""Results: the JSON of finished runs, checked, read and compared."""
 
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,48 +35,6 @@ def training_metrics(trainings: Sequence[TrainingLog], train_seconds: float) -> 
         "updates": sum(log.updates or 0 for log in trainings) or None,
         "tokens_per_second": first.tokens_per_second,
         "parameters": first.parameters,
-    }
-
-
-def make_result(
-    run: Run,
-    *,
-    metrics: Mapping[str, Any],
-    command: Iterable[str],
-    config: Mapping[str, Any],
-    data: Mapping[str, Any],
-    hardware: Mapping[str, Any],
-    wall_seconds: float,
-    commit: str,
-    sources: str,
-    curves: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Result:
-    """Return the result of a finished run, with the keys of `ResultSchema` in order.
-
-    A metric `signature` becomes a key of its own. hardware: as `provenance.hardware` returns it.
-    curves: by training, as `logs.read_curves` returns them.
-    """
-    metrics = dict(metrics)
-    signature = {"signature": metrics.pop("signature")} if "signature" in metrics else {}
-    return {
-        "table": run.table,
-        "row": run.row,
-        "attention": run.attention,
-        "scale": run.scale,
-        "seed": run.seed,
-        **({"study": run.study.record()} if run.study else {}),
-        "metrics": metrics,
-        **signature,
-        **({"curves": dict(curves)} if curves else {}),
-        "command": list(command),
-        "config": dict(config),
-        "data": dict(data),
-        "commit": commit,
-        "sources": sources,
-        "versions": provenance.versions(),
-        "hardware": dict(hardware),
-        "wall_seconds": round(wall_seconds, 1),
-        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 

@@ -57,6 +57,12 @@ class Run:
     seed: int
     study: Study | None = None
 
+    def record(self) -> dict[str, Any]:
+        """Return it as a result records it, in the order of `ResultSchema`."""
+        keys = ("table", "row", "attention", "scale", "seed")
+        study = {"study": self.study.record()} if self.study else {}
+        return {**{key: getattr(self, key) for key in keys}, **study}
+
     @property
     def name(self) -> str:
         return f"{self.row}-{self.attention}-s{self.seed}"

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -289,26 +290,32 @@ class RunExecution:
         return [*script(trained.run), *trained.options, "--force"]
 
     def _result(self, parts: Mapping[str, Metrics]) -> Result:
-        root, times = self.context.root, self.journal.content
-        before = self.planned.pretraining
-        training_logs = [logs.read_training_log(root / t.log) for t in self.planned.measured]
-        curves = {t.variant.name: logs.read_curves(root / t.log) for t in self.planned.trainings}
-        return results.make_result(
-            self.run,
-            metrics={
-                **self.planned.experiment.combine(parts),
-                **(before.experiment.start_metrics(before.trainings, root) if before else {}),
-                **results.training_metrics(training_logs, times["train_seconds"]),
-            },
-            command=[shlex.join(provenance.portable(words)) for words in self.planned.commands()],
-            config=self.planned.config,
-            data=self.data,
-            hardware=times.get(HARDWARE) or self._hardware(),
-            wall_seconds=times["wall_seconds"],
-            commit=self.context.commit,
-            sources=self.context.sources,
-            curves={name: found for name, found in curves.items() if found},
-        )
+        """Return the result, its keys in the order of `ResultSchema`."""
+        root, before, times = self.context.root, self.planned.pretraining, self.journal.content
+        trained = [logs.read_training_log(root / t.log) for t in self.planned.measured]
+        metrics = {
+            **self.planned.experiment.combine(parts),
+            **(before.experiment.start_metrics(before.trainings, root) if before else {}),
+            **results.training_metrics(trained, times["train_seconds"]),
+        }
+        signature = {"signature": metrics.pop("signature")} if "signature" in metrics else {}
+        found = {t.variant.name: logs.read_curves(root / t.log) for t in self.planned.trainings}
+        curves = {name: curve for name, curve in found.items() if curve}
+        return {
+            **self.run.record(),
+            "metrics": metrics,
+            **signature,
+            **({"curves": curves} if curves else {}),
+            "command": [shlex.join(provenance.portable(one)) for one in self.planned.commands()],
+            "config": self.planned.config,
+            "data": self.data,
+            "commit": self.context.commit,
+            "sources": self.context.sources,
+            "versions": provenance.versions(),
+            "hardware": times.get(HARDWARE) or self._hardware(),
+            "wall_seconds": round(times["wall_seconds"], 1),
+            "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
 
     def close(self) -> None:
         """Record in the journal that the run has ended."""

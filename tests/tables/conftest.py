@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from fairseq_plugins.records import results
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner import launcher, slurm_queue, slurm_submission
+from fairseq_plugins.runner import launcher, run_execution, slurm_queue, slurm_submission
 from tests.pictures import save_points
 from tests.tables.fake_slurm import FakeSlurm
 
@@ -60,7 +59,7 @@ def _different_times(monkeypatch: pytest.MonkeyPatch) -> None:
         def now(cls, tz: tzinfo | None = None) -> datetime:
             return datetime.now(tz) + timedelta(seconds=next(seconds))
 
-    monkeypatch.setattr(results, "datetime", Clock)
+    monkeypatch.setattr(run_execution, "datetime", Clock)
 
 
 @pytest.fixture

@@ -79,6 +79,11 @@ def test_every_run_gets_a_result_and_the_page_is_rendered(root, planned, capsys)
         assert result["metrics"]["parameters"] == 12345
         assert result["command"][0].startswith("fairseq-hydra-train --config-dir configs")
         assert result["command"][2].startswith("fairseq-eval-lm data/toy")
+        assert set(result["versions"]) == {"python", "torch", "fairseq", "hydra-core", "numpy"}
+        assert "unknown" not in result["versions"].values()
+        assert result["finished_at"].endswith("+00:00")
+        assert result["data"]["dictionary_size"] == 7
+        assert result["data"]["from"] == "y"  # an absolute path is reduced to its name
         assert str(root) not in json.dumps(result)
     page = (root / "results/table2/toy.md").read_text()
     assert page.count("90.51 (1)") == 6
