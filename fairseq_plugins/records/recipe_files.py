@@ -10,7 +10,6 @@ Older files hold the whole configuration; both forms are read into the same resu
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -56,7 +55,7 @@ def write_result(path: Path, result: Mapping[str, Any]) -> None:
 
 
 def store_recipes(path: Path) -> bool:
-    """Write a valid result of an earlier version in the present form; tell whether it was one.
+    """Rewrite a valid result of schema 1 in schema 2; return whether it was of schema 1.
 
     Raises OSError, or ValueError for no JSON and for a configuration without model.
     """
@@ -172,14 +171,15 @@ def _write_recipe(path: Path, recipe: Config) -> None:
 
 
 def fault_of(path: Path) -> str:
-    """Say what is wrong with the file of a result, without the slow libraries of its schema.
+    """Describe the first fault of a result's file, without its schema, which is slow to import.
 
-    Empty if nothing is.
-
-    It must be complete JSON of the run that its path names, with finite metrics.
+    The file must be complete JSON of the run that its path names, with finite metrics.
 
     Args:
         path: <results>/<table>/<scale or study>/<row>-<attention>-s<seed>.json.
+
+    Returns:
+        The fault, as "its metrics are not all finite"; empty for none.
     """
     try:
         found = read_content(path)
@@ -191,7 +191,9 @@ def fault_of(path: Path) -> str:
     wrong += [key for key in _TABLES if not isinstance(found.get(key), dict) or not found[key]]
     if wrong:
         return f"it has no {wrong[0]}, or another kind of it"
-    if not _is_finite(found["metrics"]):
+    try:
+        json.dumps(found["metrics"], allow_nan=False)
+    except ValueError:
         return "its metrics are not all finite"
     try:
         study = Study.read(found.get("study"))
@@ -201,11 +203,3 @@ def fault_of(path: Path) -> str:
     if own.parts[-3:] != path.parts[-3:]:
         return f"it is the result {root_folder('results').name}/{'/'.join(own.parts[-3:])}"
     return ""
-
-
-def _is_finite(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_finite, value.values()))
-    if isinstance(value, list):
-        return all(map(_is_finite, value))
-    return not isinstance(value, float) or math.isfinite(value)
