@@ -1,4 +1,4 @@
-"""Records of submitted Slurm jobs: a line of JSON each, the oldest first."""
+"""Records of submitted Slurm jobs, in jobs.jsonl: a line of JSON each, the oldest first."""
 
 import json
 import time
@@ -9,7 +9,8 @@ from typing import Any
 from fairseq_plugins.common.root import root_folder
 
 NAME = "jobs.jsonl"
-_WORDS_OF_A_RUN = 3  # its table, scale or study, and name
+RENDER = "render"  # suffix of the name of a job that renders a page
+RunKey = tuple[str, str, str]  # table, folder of the scale or study, name of the run
 
 
 def note(root: Path, folder: Path, record: Mapping[str, Any]) -> None:
@@ -33,19 +34,14 @@ def read(root: Path) -> list[dict[str, Any]]:
 
 
 def _is_sound(record: Any) -> bool:
-    """Tell whether a record has the keys of a job, with the right types."""
-    if not isinstance(record, dict) or not {"name", "number", "runs", "after"} <= record.keys():
-        return False
-    runs, since = record["runs"], record.get("submitted", 0.0)
-    return (
-        isinstance(record["name"], str)
-        and type(record["number"]) is int
-        and _is_words(record["after"])
-        and isinstance(runs, list)
-        and all(_is_words(run) and len(run) == _WORDS_OF_A_RUN for run in runs)
-        and type(since) in (int, float)
-    )
-
-
-def _is_words(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(word, str) for word in value)
+    """Return whether a record has the keys of a job, with the right types."""
+    match record:
+        case {"name": str(), "number": int(number), "runs": [*runs], "after": [*after]}:
+            since = record.get("submitted", 0.0)
+            return (
+                not isinstance(number, bool)
+                and all(isinstance(name, str) for name in after)
+                and all(isinstance(run, list) and [*map(type, run)] == [str] * 3 for run in runs)
+                and type(since) in (int, float)
+            )
+    return False

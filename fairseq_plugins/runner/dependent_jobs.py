@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.runs import Run
+from fairseq_plugins.records.submissions import RENDER, RunKey
 from fairseq_plugins.runner.slurm_job import (
-    RENDER,
     Job,
-    RunKey,
     copying_job,
     jobs_of_run,
     joined,

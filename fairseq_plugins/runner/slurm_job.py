@@ -11,14 +11,14 @@ from fairseq_plugins.common.root import IS_CHECKOUT
 from fairseq_plugins.experiments.devices import GPUS_PER_NODE
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.records.runs import Run
+from fairseq_plugins.records.submissions import RunKey
 from fairseq_plugins.runner.memory import asked_mib
 
 _CPUS_PER_GPU = 4
 # SIGUSR1 to the batch shell. Slurm may send it up to a minute early, and
 # a training has a minute to save.
 _WARNING = "B:USR1@120"
-EVALUATE, RENDER = "evaluate", "render"
-RunKey = tuple[str, str, str]  # table, folder of the scale or study, name of the run
+EVALUATE = "evaluate"  # suffix of the name of a job that evaluates
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from typing import Any
 
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.records import submissions
+from fairseq_plugins.records.submissions import RENDER, RunKey
 from fairseq_plugins.runner.dependent_jobs import DependentJobs, QueuedJob, at_most
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.run_state import is_pretrained, is_recorded
-from fairseq_plugins.runner.slurm_job import EVALUATE, RENDER, Job, RunKey, key_of, name_of
+from fairseq_plugins.runner.slurm_job import EVALUATE, Job, key_of, name_of
 from fairseq_plugins.runner.slurm_queue import NoSlurm, Queued, read_queue
 
 

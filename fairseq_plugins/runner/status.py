@@ -14,6 +14,7 @@ from typing import Any
 from fairseq_plugins.common.root import from_root, root_folder
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.recipe_files import fault_of
+from fairseq_plugins.records.submissions import RENDER, RunKey
 from fairseq_plugins.runner.journal import Journal, written
 from fairseq_plugins.runner.slurm_queue import Queued
 
@@ -21,7 +22,6 @@ DONE, RUNNING, WAITING = "done", "running", "waiting"
 STOPPED, FAILED, CANCELLED = "stopped", "failed", "cancelled"
 UNKNOWN = "unknown"
 STATES = (RUNNING, WAITING, UNKNOWN, FAILED, CANCELLED, STOPPED, DONE)
-_RENDER = "render"  # suffix of the name of a page's job, as `slurm_job.RENDER`
 _TAIL = 1 << 16  # bytes that are read at the end of a log
 _LOCKS = Path("/proc/locks")
 
@@ -61,7 +61,6 @@ class Status:
 
 
 Record = Mapping[str, Any]  # of a submitted job
-RunKey = tuple[str, str, str]  # table, folder of the scale or study, name of the run
 
 
 def gather(
@@ -128,7 +127,7 @@ class _Gathering:
     def _of_page(self, job: Record) -> Status:
         """Return the status of a job without runs, which makes a page or Table 9."""
         table, scale = job["folder"].parts[-2:]
-        is_page = job["name"] == f"{table}-{scale}-{_RENDER}"
+        is_page = job["name"] == f"{table}-{scale}-{RENDER}"
         found = Status(table, scale, "page" if is_page else job["name"], DONE)
         log = _last_log([job])
         # Every job of a table writes its page at its end; this one may still wait for them.

@@ -14,8 +14,8 @@ from fairseq_plugins.common import locks
 from fairseq_plugins.common.files import write_text
 from fairseq_plugins.records import submissions
 from fairseq_plugins.records.logs import THE_PAGE
+from fairseq_plugins.records.submissions import RENDER
 from fairseq_plugins.runner.journal import Journal
-from fairseq_plugins.runner.slurm_job import RENDER
 from fairseq_plugins.runner.slurm_queue import NoSlurm, Queued
 from fairseq_plugins.runner.status import gather
 
