@@ -2,14 +2,14 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.common.errors import WorkError
 from fairseq_plugins.common.root import IS_CHECKOUT, PACKAGE, configs_folder
 from fairseq_plugins.experiments.training import SRUN
 from fairseq_plugins.records.logs import last_lines
-from fairseq_plugins.runner.launcher import Launcher
+from fairseq_plugins.runner.launcher import Launcher, OnLines
 
 # Modules of this interpreter, so that commands do not depend on PATH.
 _MODULES = {
@@ -55,12 +55,9 @@ def executable(command: Sequence[str], *, in_job: bool = False) -> list[str]:
 
 
 def run_command(
-    launcher: Launcher,
-    command: Sequence[str],
-    log: Path,
-    on_lines: Callable[[list[str]], None] = lambda lines: None,
+    launcher: Launcher, command: Sequence[str], log: Path, on_lines: OnLines = lambda lines: None
 ) -> None:
     """Run a command to its end (WorkError: it failed, with the end of its log)."""
     if status := launcher(executable(command), log, on_lines):
-        said = "\n".join(last_lines(log))
-        raise WorkError(f"{log} ended with status {status}\n{said}")
+        end = "\n".join(last_lines(log))
+        raise WorkError(f"{log} ended with status {status}\n{end}")

@@ -18,6 +18,8 @@ from typing import Any, Protocol
 POLL_SECONDS = 0.3
 GRACE_SECONDS = 15.0
 
+OnLines = Callable[[list[str]], None]  # takes new complete lines of a log
+
 # Quiet from the first import on: fairseq logs on being imported.
 _PRELOADED = """
 import logging
@@ -31,11 +33,7 @@ class Launcher(Protocol):
     """A function that runs a command to its end."""
 
     def __call__(
-        self,
-        command: Sequence[str],
-        log: Path,
-        on_lines: Callable[[list[str]], None],
-        keep_open: Sequence[int] = (),
+        self, command: Sequence[str], log: Path, on_lines: OnLines, keep_open: Sequence[int] = ()
     ) -> int:
         """Append the command's output to `log` and return its exit status.
 
@@ -106,11 +104,7 @@ class ProcessLauncher:
         self.root, self.environment = root, environment or {}
 
     def __call__(
-        self,
-        command: Sequence[str],
-        log: Path,
-        on_lines: Callable[[list[str]], None],
-        keep_open: Sequence[int] = (),
+        self, command: Sequence[str], log: Path, on_lines: OnLines, keep_open: Sequence[int] = ()
     ) -> int:
         with log.open("ab") as output:
             size = output.tell()
@@ -140,11 +134,7 @@ class PreloadedLauncher(ProcessLauncher):
         self._process: subprocess.Popen[bytes] | None = None
 
     def __call__(
-        self,
-        command: Sequence[str],
-        log: Path,
-        on_lines: Callable[[list[str]], None],
-        keep_open: Sequence[int] = (),
+        self, command: Sequence[str], log: Path, on_lines: OnLines, keep_open: Sequence[int] = ()
     ) -> int:
         if list(command[:2]) != [sys.executable, "-m"]:
             return super().__call__(command, log, on_lines, keep_open)
@@ -257,10 +247,7 @@ def _is_readable(channel: socket.socket, seconds: float) -> bool:
 
 
 def _follow(
-    process: "subprocess.Popen[bytes] | _Forked",
-    log: Path,
-    position: int,
-    on_lines: Callable[[list[str]], None],
+    process: "subprocess.Popen[bytes] | _Forked", log: Path, position: int, on_lines: OnLines
 ) -> int:
     """Pass on new lines of the log until the command ends; return its exit status."""
     rest = ""
