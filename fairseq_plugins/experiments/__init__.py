@@ -32,7 +32,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def may_start_published(table: str, scale: str) -> bool:
-    """Tell whether a table's rows may start from a published model, maybe through other runs."""
+    """Return whether a table's rows may start from a published model, maybe through other runs."""
     origin = experiment_of(table).origin_at(scale)
     return bool(origin and (origin.may_be_published or may_start_published(origin.table, scale)))
 

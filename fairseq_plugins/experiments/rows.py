@@ -13,7 +13,7 @@ PAPER = "paper"  # in --rows: the rows of the paper
 
 
 def has_file(configs: Path, row: str) -> bool:
-    """Tell whether a row has settings of its own, in configs/model/<row>.yaml."""
+    """Return whether a row has settings of its own, in configs/model/<row>.yaml."""
     return (configs / "model" / f"{row}.yaml").is_file()
 
 

@@ -203,7 +203,7 @@ def last_lines(path: Path, count: int = 8) -> list[str]:
 
 
 def says_page(path: Path) -> bool:
-    """Tell whether a log ends with the path of a written page."""
+    """Return whether a log ends with the path of a written page."""
     return any(line.startswith(_PAGE_IS_MADE) for line in last_lines(path))
 
 

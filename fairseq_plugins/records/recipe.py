@@ -301,7 +301,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def _names(recorded: Mapping[str, Any], key: str) -> bool:
-    """Tell whether a recorded configuration has a key, even without a value."""
+    """Return whether a recorded configuration has a key, even without a value."""
     section, _, name = key.partition(".")
     return name in recorded.get(section, {})
 

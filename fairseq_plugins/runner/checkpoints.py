@@ -56,7 +56,7 @@ def find_restart(folder: Path, say: Say) -> int:
 
 
 def has_reached(folder: Path, updates: int) -> bool:
-    """Tell whether a run's last checkpoint is intact and has at least so many updates."""
+    """Return whether a run's last checkpoint is intact and has at least so many updates."""
     try:
         return read_updates(folder / LAST) >= updates
     except CheckpointError:
@@ -64,7 +64,7 @@ def has_reached(folder: Path, updates: int) -> bool:
 
 
 def was_tidied(folder: Path, evaluated: str) -> bool:
-    """Tell whether a training's last checkpoint was deleted and the evaluated one kept."""
+    """Return whether a training's last checkpoint was deleted and the evaluated one kept."""
     return (folder / evaluated).is_file() and not (folder / LAST).exists()
 
 

@@ -20,7 +20,7 @@ def written(path: Path) -> float:
 
 
 def _is_sound(content: dict[str, Any]) -> bool:
-    """Tell whether each entry of a journal has the right type."""
+    """Return whether each entry of a journal has the right type."""
     counts = [*content["updates"].values()] if isinstance(content["updates"], dict) else [None]
     counts += [] if content["job"] is None else [content["job"]]
     seconds = (content["train_seconds"], content["wall_seconds"])
@@ -89,11 +89,11 @@ class Journal:
         self.write()
 
     def is_of_job(self, job: int | None) -> bool:
-        """Tell whether that job began the run last, perhaps before it was requeued."""
+        """Return whether that job began the run last, perhaps before it was requeued."""
         return bool(job) and self.content["job"] == job
 
     def is_open_after(self, result: Path) -> bool:
-        """Tell whether the run began after its result was written and has not ended."""
+        """Return whether the run began after its result was written and has not ended."""
         is_open = self.content["failed"] or not self.content["finished"]
         return bool(is_open) and written(self.path) >= written(result)
 

@@ -242,7 +242,7 @@ class _Forked:
 
 
 def _is_readable(channel: socket.socket, seconds: float) -> bool:
-    """Tell whether something can be received within some seconds."""
+    """Return whether something can be received within some seconds."""
     return bool(select.select([channel], [], [], seconds)[0])
 
 

@@ -88,7 +88,7 @@ def _timing_jobs(root: Path, args: argparse.Namespace, gpus: int) -> list[Job]:
 
 
 def _is_timed(root: Path, done: Path, command: Sequence[str]) -> bool:
-    """Tell whether a job recorded that it finished this command, and its page exists."""
+    """Return whether a job recorded that it finished this command, and its page exists."""
     found = read_object(root / done) or {}
     page = found.get("page")
     is_page = isinstance(page, str) and (root / page).is_file()

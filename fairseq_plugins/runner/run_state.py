@@ -24,7 +24,7 @@ def read_journal(root: Path, planned: PlannedRun) -> Journal | None:
 
 
 def is_being_replaced(root: Path, planned: PlannedRun) -> bool:
-    """Tell whether `--force` started a run after its result was written and it has not ended."""
+    """Return whether `--force` started a run after its result was written and it has not ended."""
     journal = read_journal(root, planned)
     return (
         journal is not None
@@ -34,7 +34,7 @@ def is_being_replaced(root: Path, planned: PlannedRun) -> bool:
 
 
 def is_recorded(root: Path, planned: PlannedRun) -> bool:
-    """Tell whether a run has a result with all requested metrics that is not being replaced.
+    """Return whether a run has a result with all requested metrics that is not being replaced.
 
     The result may be of another recipe or other data.
     """
@@ -62,7 +62,7 @@ def without_untrained(root: Path, planned: Sequence[PlannedRun]) -> list[Planned
 
 
 def is_pretrained(root: Path, planned: PlannedRun) -> bool:
-    """Tell whether other runs can start from a run: it has its result and its checkpoint.
+    """Return whether other runs can start from a run: it has its result and its checkpoint.
 
     The result may be there without a checkpoint, as in a new clone, and the best checkpoint
     before the training has ended.
@@ -71,7 +71,7 @@ def is_pretrained(root: Path, planned: PlannedRun) -> bool:
 
 
 def lacks_checkpoint(root: Path, planned: PlannedRun, keep: Retention) -> bool:
-    """Tell whether a checkpoint that `keep` retains, or a file for figures, is missing."""
+    """Return whether a checkpoint that `keep` retains, or a file for figures, is missing."""
     trainings = (t for t in planned.trainings if not t.variant.name or keep == "tuned")
     if not all(_has_model(root, planned, training) for training in trainings):
         return True
@@ -80,7 +80,7 @@ def lacks_checkpoint(root: Path, planned: PlannedRun, keep: Retention) -> bool:
 
 
 def _has_model(root: Path, planned: PlannedRun, training: Training) -> bool:
-    """Tell whether a training has ended and the checkpoint to evaluate is here."""
+    """Return whether a training has ended and the checkpoint to evaluate is here."""
     folder = root / training.folder
     if not (root / training.checkpoint).exists():
         return False

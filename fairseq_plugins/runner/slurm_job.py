@@ -178,7 +178,7 @@ def copying_job(planned: PlannedRun) -> Job:
 
 
 def _evaluates_apart(planned: PlannedRun) -> bool:
-    """Tell whether a run on several GPUs has one training, evaluated by commands on one GPU."""
+    """Return whether a run on several GPUs has one training, evaluated by commands on one GPU."""
     if planned.devices.gpus < 2 or len(planned.trainings) != 1:
         return False
     return bool(planned.steps(planned.final))

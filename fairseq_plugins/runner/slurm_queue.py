@@ -78,7 +78,7 @@ def read_queue(root: Path) -> dict[str, Queued]:
 
 
 def _has_ended(state: str, end: str) -> bool:
-    """Tell whether a COMPLETING job will not run again.
+    """Return whether a COMPLETING job will not run again.
 
     A job that is requeued has its end in the future, or no time limit: NONE.
     """

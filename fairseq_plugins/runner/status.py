@@ -182,7 +182,7 @@ class _Gathering:
 
 
 def _is_newer(path: Path, jobs: Iterable[Record]) -> bool:
-    """Tell whether a file was written after all these jobs were submitted.
+    """Return whether a file was written after all these jobs were submitted.
 
     A run is done before its job is, if the job has several; a job with `--force` is newer than the
     result that it replaces.

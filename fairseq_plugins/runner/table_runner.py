@@ -176,7 +176,7 @@ class TableRunner:
         return True
 
     def _was_made_in_this_job(self, planned: PlannedRun) -> bool:
-        """Tell whether this Slurm job finished the run before it was requeued."""
+        """Return whether this Slurm job finished the run before it was requeued."""
         journal = read_journal(self.root, planned)
         return (
             journal is not None

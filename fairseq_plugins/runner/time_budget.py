@@ -78,7 +78,7 @@ def plan_rounds(seconds: float, speed: Speed, seeds: int) -> Plan:
 
 
 def fits_another(seconds: float, rounds: list[float], seeds: int) -> bool:
-    """Tell whether the remaining seconds are enough for another round.
+    """Return whether the remaining seconds are enough for another round.
 
     More than the planned `seeds` are run if time remains. rounds: seconds of each round so far.
     """

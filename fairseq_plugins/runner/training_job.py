@@ -105,7 +105,7 @@ class SavingTrainer(Trainer):
         return output
 
     def _is_idle_in_fairseq(self) -> bool:
-        """Tell whether fairseq itself neither logs, validates nor saves after this update.
+        """Return whether fairseq itself neither logs, validates nor saves after this update.
 
         A run that resumes from a checkpoint would skip these.
         """
@@ -123,7 +123,7 @@ class SavingTrainer(Trainer):
         )
 
     def _is_asked_to_stop(self) -> bool:
-        """Tell whether the file exists for the first process, whose node it is on; same in all."""
+        """Return whether the file exists for the first process, whose node it is on; same in all."""
         path = Path(self.cfg.checkpoint.save_dir) / STOP
         is_asked = self.is_data_parallel_master and path.exists()
         if not torch.distributed.is_initialized():
