@@ -36,8 +36,8 @@ def find_restart(folder: Path, say: Say) -> int:
     Damaged checkpoints are renamed to *.corrupt. If the last one is damaged or missing, the newest
     intact one is copied in its place; a copy, since fairseq overwrites its last one. fairseq copies
     checkpoint_best.pt just before checkpoint_last.pt, so it is checked too: if that copy was cut
-    off, training resumes from an older checkpoint and writes it again. Where none is left of a
-    training that has ended, `require_model` refuses to measure another one.
+    off, training resumes from an older checkpoint and writes it again. If a finished training has
+    none left, `require_model` raises an error.
     """
     _intact_updates(folder / BEST, say)
     updates = _intact_updates(folder / LAST, say)
@@ -56,7 +56,7 @@ def find_restart(folder: Path, say: Say) -> int:
 
 
 def has_reached(folder: Path, updates: int) -> bool:
-    """Return whether a run's last checkpoint is intact and has at least so many updates."""
+    """Return whether a run's last checkpoint is intact and has at least `updates` updates."""
     try:
         return read_updates(folder / LAST) >= updates
     except CheckpointError:
@@ -71,8 +71,10 @@ def was_tidied(folder: Path, evaluated: str) -> bool:
 def require_model(path: Path, config: Mapping[str, Any]) -> None:
     """Refuse to evaluate a checkpoint whose model differs from the one in a recorded configuration.
 
-    A complete training is not started again, so that nothing else would notice. Raises
-    CheckpointError, with what each model has, also for a missing or damaged file.
+    A complete training is not started again, so that nothing else would notice.
+
+    Raises CheckpointError: the file is missing, damaged, or of a model with another setting, which
+    the message names with both values.
     """
     checkpoint = read_checkpoint(path)
     if checkpoint.get("cfg") is None and checkpoint.get("args") is None:
@@ -87,6 +89,7 @@ def require_model(path: Path, config: Mapping[str, Any]) -> None:
 
 
 def _earlier(folder: Path) -> list[Path]:
+    """List the checkpoints with numbers of updates in their names, the newest first."""
     found = [(m, p) for p in folder.glob("*.pt") if (m := _EARLIER.fullmatch(p.name))]
     return [p for m, p in sorted(found, key=lambda pair: int(pair[0][2]), reverse=True)]
 

@@ -19,7 +19,7 @@ from fairseq_plugins.runner.slurm_job import Job
 # Dictionary sizes of data that is not here yet.
 _VOCABULARIES = {"wikitext-103": 267_744, "wmt14-en-de": 42_720}
 _GPT2_SUBWORDS = 50_265
-_SAMPLE = 64  # tokens of a sentence or pair of GLUE, a guess
+_SAMPLE = 64  # tokens of a sentence or pair of GLUE, estimated
 _WINDOW = 384  # tokens of a window of SQuAD, as in the BERT paper
 
 
@@ -59,7 +59,7 @@ def _files(training: Training) -> int:
 
 
 def _files_that_stay(planned: PlannedRun, training: Training, keep: Retention) -> int:
-    """Count the checkpoints that stay; several trainings keep few, as `RunExecution` has it."""
+    """Count the checkpoints that stay; of several trainings few do, as in `RunExecution`."""
     name = training.variant.name
     if name:
         return int(keep == "tuned" or any(t.variant.after == name for t in planned.trainings))
@@ -73,7 +73,7 @@ def peak_of(costs: Collection[Cost], at_once: int) -> int:
 
 
 def vocabulary_of(root: Path, data: Path) -> int:
-    """Return the size of a data folder's dictionary; of data that is not here the paper's."""
+    """Return the size of a data folder's dictionary; without the folder, the paper's."""
     for name in ("dict.txt", "input0/dict.txt", "dict.en.txt"):
         path = root / data / name
         if path.is_file():
@@ -124,7 +124,7 @@ def _length(task: Mapping[str, Any]) -> int:
 
 
 def tokens_per_update(config: Mapping[str, Any]) -> float:
-    """Return the tokens of an update on all devices, or the limit if batches are limited so."""
+    """Return the tokens of an update on all devices; their limit if batches have one in tokens."""
     if config["dataset"]["batch_size"]:
         return float(total_batch(config) * _length(config["task"]))
     devices = int(config["distributed_training"]["distributed_world_size"])
@@ -133,13 +133,13 @@ def tokens_per_update(config: Mapping[str, Any]) -> float:
 
 
 def check_rate(tflops: float) -> None:
-    """Refuse an impossible rate (ValueError: naming the option and the value)."""
+    """Check a rate (ValueError: it is not a number above 0)."""
     if not (math.isfinite(tflops) and tflops > 0):
         raise ValueError(f"`--tflops` must be above 0, but is {tflops} instead.")
 
 
 def hours(operations: float, tflops: float) -> float:
-    """Return the hours of a GPU with so many 10^12 operations per second."""
+    """Return the GPU-hours of operations; tflops: 10^12 operations per second of a GPU."""
     return operations / (tflops * 1e12) / 3600
 
 

@@ -35,8 +35,8 @@ class DependentJobs:
     """The jobs of a submission, each after the jobs that it depends on.
 
     Attributes:
-        is_done: tells whether a run has its result.
-        can_be_started_from: tells whether a run's checkpoint is there for others.
+        is_done: returns whether a run has its result.
+        can_be_started_from: returns whether other runs can start from a run's checkpoint.
         force: train again runs that have a result.
         job_words: options of the tables' scripts, for every job.
         in_queue: the jobs in the queue, by the run that they make.
@@ -98,11 +98,14 @@ class DependentJobs:
         return jobs[-1].name
 
     def _with_dependencies(self, job: Job, before: Iterable[str], makers: Iterable[str]) -> Job:
-        """Return the job with dependencies on those that make what its runs start from.
+        """Return the job with its dependencies.
 
-        A job with several runs fails if one of them does, which says nothing about the others. So
-        jobs after it start however it ends, and check themselves for what they need. The same goes
-        for a job with several runs that depends on others, since its runs need different ones.
+        A job with several runs fails if one of them fails. Jobs that depend on it start whatever
+        its status, and check for the checkpoints that they need. So does a job with several runs
+        that depends on others, since its runs need different checkpoints.
+
+        before: jobs of the runs that its runs start from. makers: jobs that train their missing
+        checkpoints.
         """
         is_pack = job.name in self._packs
         any_status = [name for name in before if is_pack or name in self._packs]
@@ -111,7 +114,7 @@ class DependentJobs:
         return replace(job, after=(*succeeded,), finally_after=finally_after)
 
     def _add_before(self, planned: PlannedRun) -> list[str]:
-        """Add the jobs of the run that a run starts from, if it is not done; return the last."""
+        """Add the jobs of the run that a run starts from, unless it is done; return the last."""
         before = planned.pretraining
         if before is None or self.can_be_started_from(before) or self.is_done(before):
             return []
@@ -177,7 +180,7 @@ class DependentJobs:
 
 
 def at_most(jobs: Sequence[Job], running: int) -> list[Job]:
-    """Limit how many jobs train at once: each waits for the one `running` jobs before it.
+    """Limit the jobs that train at once: each waits for the one `running` jobs before it.
 
     Jobs that only evaluate or copy are not counted: they follow the job that they depend on.
     """

@@ -1,4 +1,4 @@
-"""Work of `fairseq-pe finetune`: prepare labelled examples, fine-tune, compare and predict."""
+"""The command `fairseq-pe finetune`: prepare labelled examples, fine-tune, compare and predict."""
 
 import argparse
 import math
@@ -35,7 +35,7 @@ from fairseq_plugins.runner.progress import DONE, Progress
 from fairseq_plugins.runner.table_run import warn_of_changes
 
 _WORKERS = 2
-# An adaptation passes so often over its text, within these numbers of updates.
+# Passes of an adaptation over its text, within limits of its updates.
 PASSES, FEWEST_UPDATES, MOST_UPDATES = 25, 100, 300
 TOKENS_OF_AN_UPDATE = 1024
 SECONDS_OF_AN_UPDATE = 1.5  # of MiniLM on two cores
@@ -61,8 +61,7 @@ def fine_tune(args: argparse.Namespace) -> None:
                 if error is not None:
                     raise OptionError(str(error))
     except REFUSED as refused:
-        said = in_a_line(refused)
-        raise OptionError(f"--encoding {one.settings.encoding}: {said}") from None
+        raise OptionError(f"--encoding {one.settings.encoding}: {in_a_line(refused)}") from None
     if left := [one for one in runs if args.force or not one.is_done]:
         print(_intention(left), flush=True)
     results, lines = [], []
@@ -90,7 +89,7 @@ def fine_tune(args: argparse.Namespace) -> None:
 
 
 def _intention(runs: Sequence[FineTuning]) -> str:
-    """Say how many updates are trained, and how long they take on two idle cores."""
+    """Describe the numbers of models and updates, and the minutes that they take."""
     adapting = sum(one.settings.adapt_updates for one in runs if one.settings.changes_start)
     tuning = sum(one.updates for one in runs)
     minutes = math.ceil((adapting + tuning) * SECONDS_OF_AN_UPDATE / 60)
@@ -102,7 +101,7 @@ def _intention(runs: Sequence[FineTuning]) -> str:
 
 
 def _check_start_and_encodings(args: argparse.Namespace) -> None:
-    """Refuse unknown encodings and a missing start; set the path of the start's checkpoint."""
+    """Check the encodings and the start, and set the path of the start's checkpoint."""
     for name in args.encoding:
         check_row(runnable_rows(configs_folder(ROOT)), name, "--encoding must be")
     start = args.start or ROOT / root_folder("checkpoints") / "start"

@@ -1,4 +1,4 @@
-"""Fine-tuning of a published model on labelled data of one's own, with any position encoding.
+"""Fine-tuning of a published model on the user's labelled data, with any position encoding.
 
 A model with another encoding or attention than the start is first adapted: it copies the hidden
 states of the start on plain text, as in scale `published` of the tables. Then it is fine-tuned as
@@ -38,10 +38,10 @@ _REPORTS = 30  # log lines of a training
 
 @dataclass(frozen=True)
 class Data:
-    """A prepared task of one's own: columns and labels, number of training examples, and folders.
+    """The user's task and its prepared data, in folders relative to the root.
 
-    Folders are relative to the root; text: plain text to adapt on, None if nothing is adapted.
-    sums: digests by which the data is recognised.
+    task: columns and labels. examples: number for training. text: folder of plain text to adapt on,
+    None if no model is adapted. sums: digests that identify the data.
     """
 
     task: GlueTask
@@ -80,7 +80,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class FineTuning:
-    """One fine-tuned model; output: the folder of its own folder, relative to the root."""
+    """One fine-tuned model; output: the parent of its folder, relative to the root."""
 
     root: Path
     output: Path
@@ -106,7 +106,7 @@ class FineTuning:
 
     @property
     def is_done(self) -> bool:
-        """Return whether the model has been trained and measured, with whatever settings."""
+        """Return whether the model has been trained and measured, with any settings."""
         found = self._recorded()
         return found is not None and found["metrics"] is not None
 
@@ -115,9 +115,9 @@ class FineTuning:
         return json.loads(path.read_text()) if path.is_file() else None
 
     def trainings(self) -> list[Training]:
-        """Compose the trainings; a wrong encoding or option is refused here.
+        """Compose the trainings.
 
-        Raises recipe.REFUSED: by Hydra, the encoding or the attention.
+        Raises recipe.REFUSED: Hydra, the encoding or the attention rejects an option.
         """
         adapting = [self._adapting()] if self.settings.changes_start else []
         return [*adapting, self._tuning(adapting[0] if adapting else None)]
@@ -181,7 +181,7 @@ class FineTuning:
         return Training(Variant(name, recipe), folder, words, config).with_sizes(self.start)
 
     def run(self, launcher: Launcher, progress: Progress, commit: str) -> dict[str, float]:
-        """Train what is not trained yet; return the metrics in per cent.
+        """Finish the trainings and the measurement; return the metrics in per cent.
 
         commit: of the code, recorded with new metrics.
 
@@ -218,7 +218,7 @@ class FineTuning:
         return self.root / self.folder / "tuned" / "checkpoint_last.pt"
 
     def remove(self) -> None:
-        """Remove what was trained before."""
+        """Remove the folder of an earlier training."""
         shutil.rmtree(self.root / self.folder, ignore_errors=True)
 
     def _described(self) -> dict[str, Any]:
@@ -254,8 +254,7 @@ class FineTuning:
             nearest = read_validated(log, ("loss", "cosine"))
             if nearest:
                 cosine = nearest[max(nearest)]["cosine"]
-                said = f"adapted; cosine to the start's last layer {cosine:.3f}"
-                progress.say(f"{self.name}: {said}")
+                progress.say(f"{self.name}: adapted; cosine to the start's last layer {cosine:.3f}")
 
 
 def _reporting(updates: int) -> tuple[str, ...]:

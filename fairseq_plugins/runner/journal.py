@@ -8,7 +8,7 @@ from typing import Any
 
 from fairseq_plugins.common.files import read_object, write_json
 
-JOURNAL_SECONDS = 5.0  # time that is not counted when a run is killed, at most
+JOURNAL_SECONDS = 5.0  # most time that is not counted when a run is killed
 
 
 def written(path: Path) -> float:
@@ -19,7 +19,7 @@ def written(path: Path) -> float:
         return 0.0
 
 
-def _is_sound(content: dict[str, Any]) -> bool:
+def _is_valid(content: dict[str, Any]) -> bool:
     """Return whether each entry of a journal has the right type."""
     counts = [*content["updates"].values()] if isinstance(content["updates"], dict) else [None]
     counts += [] if content["job"] is None else [content["job"]]
@@ -37,14 +37,15 @@ class Journal:
     """A run's run.json, kept over all the processes that work on the run.
 
     Keys of `content`:
-        config, data: what is trained, and on what.
+        config, data: the recorded configuration, and the description of the data.
         updates: of each training by name, in order; 0 if its epochs are limited.
-        train_seconds, wall_seconds: of training alone, and of all commands.
+        train_seconds, wall_seconds: time of training alone, and of all commands.
         finished: whether the run has ended.
-        failed: why it failed, else empty; log: of the command that failed, relative to the folder.
-        useless: whether it failed since what was trained cannot be measured.
-        forced: whether an older result is to be replaced.
-        job: number of the Slurm job that began the run last.
+        failed: reason of a failure, else empty.
+        log: of the command that failed, relative to the folder.
+        useless: whether it failed because its trained model cannot be measured.
+        forced: whether it replaces an older result.
+        job: number of the last Slurm job that began the run.
     """
 
     def __init__(self, path: Path, config: dict[str, Any], data: dict[str, Any]) -> None:
@@ -72,7 +73,7 @@ class Journal:
             return None
         journal = cls(path, content["config"], content["data"])
         journal.content |= content
-        return journal if _is_sound(journal.content) else None
+        return journal if _is_valid(journal.content) else None
 
     def add(self, seconds: float, *, training: bool) -> None:
         """Add time, and write the file every few seconds."""
@@ -83,13 +84,13 @@ class Journal:
             self.write()
 
     def begin(self, updates: dict[str, int], *, forced: bool, job: int | None) -> None:
-        """Record that the run begins, in which job, and clear an earlier failure."""
-        self.content |= {"updates": updates, "failed": "", "log": "", "useless": False}
-        self.content |= {"forced": forced, "job": job}
+        """Record that a job (None: a process outside Slurm) begins the run; clear its failure."""
+        earlier = {"failed": "", "log": "", "useless": False}
+        self.content |= {**earlier, "updates": updates, "forced": forced, "job": job}
         self.write()
 
     def is_of_job(self, job: int | None) -> bool:
-        """Return whether that job began the run last, perhaps before it was requeued."""
+        """Return whether a job was the last to begin the run, maybe before it was requeued."""
         return bool(job) and self.content["job"] == job
 
     def is_open_after(self, result: Path) -> bool:
@@ -100,8 +101,8 @@ class Journal:
     def fail(self, reason: str, log: Path | None, *, is_useless: bool = False) -> None:
         """Record why the run failed, until it is tried again."""
         # The log may be in the folder of the run whose model this one measures.
-        seen = os.path.relpath(log, self.path.parent) if log else ""
-        self.content |= {"failed": reason, "log": seen, "useless": is_useless}
+        relative = os.path.relpath(log, self.path.parent) if log else ""
+        self.content |= {"failed": reason, "log": relative, "useless": is_useless}
         self.write()
 
     def write(self) -> None:

@@ -59,7 +59,7 @@ def _spawn(
 ) -> "subprocess.Popen[bytes]":
     """Start a command in `root`, in a process group of its own, that Linux kills with this process.
 
-    Raises FileNotFoundError: there is no such program.
+    Raises FileNotFoundError: the program does not exist.
     """
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
@@ -122,9 +122,9 @@ class ProcessLauncher:
 class PreloadedLauncher(ProcessLauncher):
     """Launcher that runs modules in forks of a process with torch and fairseq imported.
 
-    It saves the imports of many short trainings; several threads may use it. Other
-    commands run as in `ProcessLauncher`. The process starts with the first command, in a thread
-    that must outlive it.
+    It saves the imports of many short trainings; several threads may use it. Other commands run as
+    in `ProcessLauncher`. The process starts with the first command, in a thread that must outlive
+    it.
     """
 
     def __init__(self, root: Path, environment: Mapping[str, str] | None = None) -> None:
@@ -213,14 +213,14 @@ def get_launchers(
 
 
 class _HasEnded(OSError):
-    """The process that runs the commands has ended, and the commands with it."""
+    """An error: the preloaded process, and the commands in it, have ended."""
 
     def __init__(self) -> None:
         super().__init__("the process that runs the commands has ended by itself")
 
 
 class _Forked:
-    """A command that runs in the other process, which answers over a socket."""
+    """A command in a fork of the preloaded process, which answers over a socket."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -242,7 +242,7 @@ class _Forked:
 
 
 def _is_readable(channel: socket.socket, seconds: float) -> bool:
-    """Return whether something can be received within some seconds."""
+    """Return whether a message can be received within some seconds."""
     return bool(select.select([channel], [], [], seconds)[0])
 
 

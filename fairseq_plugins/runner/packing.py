@@ -1,4 +1,4 @@
-"""Trained models to download: a checkpoint, its dictionary, its result and a model card."""
+"""Archives of trained models: checkpoint, dictionary, result and model card."""
 
 import json
 import math
@@ -53,7 +53,7 @@ Say = Callable[[str], None]
 def pack(root: Path, run: Run, output: Path, launcher: Launcher, say: Say) -> Path:
     """Pack a trained model into <output>/<table>-<scale>-<run>.zip; return its path.
 
-    It is measured again first, and must have the numbers of its result.
+    It is measured again first; the metrics must be those of its result.
 
     Raises:
         OptionError: the run has no result or no checkpoint, or several models.
@@ -79,7 +79,7 @@ def pack(root: Path, run: Run, output: Path, launcher: Launcher, say: Say) -> Pa
     with tempfile.TemporaryDirectory(dir=output, prefix=".packing-") as work:
         built = Path(work) / name
         built.mkdir()
-        # The state of the optimizer is twice as large as the weights.
+        # The optimizer's state is twice as large as the weights.
         state = {**read_checkpoint(checkpoint), "last_optimizer_state": None}
         torch.save(state, built / MODEL)
         shutil.copyfile(root / training.data / "dict.txt", built / "dict.txt")
@@ -109,12 +109,9 @@ def _measure(root: Path, planned: PlannedRun, folder: Path, launcher: Launcher) 
 
 
 def _check(name: str, measured: Metrics, recorded: Metrics) -> None:
-    """Refuse a model with other numbers than its result.
-
-    Raises WorkError: naming the metric and both numbers.
-    """
+    """Compare metrics with those of the result (WorkError: one differs, or there is none)."""
     if not measured:
-        raise WorkError(f"{name}: nothing of it can be measured")
+        raise WorkError(f"{name}: its experiment measures no metrics")
     for metric, value in measured.items():
         if not math.isclose(value, recorded[metric], rel_tol=TOLERANCE):
             raise WorkError(

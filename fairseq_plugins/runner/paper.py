@@ -1,4 +1,4 @@
-"""Running of all tables and figures of a paper, here or by Slurm jobs (`scripts/paper.sh`)."""
+"""The command `scripts/paper.sh`: all tables and figures of a paper, here or as Slurm jobs."""
 
 import argparse
 import signal
@@ -26,8 +26,8 @@ _TIMED = {"lrpe": "table9"}  # a script of its own, which only measures speed
 def plan_paper(root: Path, args: argparse.Namespace) -> list[list[PlannedRun]]:
     """Plan the runs of each table.
 
-    Raises ValueError: rows that no table has, GPUs that do not share a batch, or more runs in a job
-    than a node has GPUs for.
+    Raises ValueError: rows that no table has, a number of GPUs that does not divide a batch, or
+    more runs in a job than a node has GPUs for.
     """
     tables, used = [], set()
     for name in PAPERS[args.paper]:
@@ -57,9 +57,9 @@ def plan_paper(root: Path, args: argparse.Namespace) -> list[list[PlannedRun]]:
 
 
 def _timing(root: Path, args: argparse.Namespace, gpus: int) -> tuple[str, ...]:
-    """Return the command of the table of speeds; empty if there is none, as without a checkout.
+    """Return the command of the table of speeds; empty for none, as without a checkout.
 
-    At scale toy its results have a folder of their own.
+    At scale toy its results are in a folder named after the scale.
     """
     name = _TIMED.get(args.paper)
     if name is None or not (root / "scripts" / f"{name}.sh").is_file():
@@ -96,7 +96,7 @@ def _is_timed(root: Path, done: Path, command: Sequence[str]) -> bool:
 
 
 def make(root: Path, args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> int:
-    """Make all tables of a paper, submit them, or print what they take; return the exit status.
+    """Make all tables of a paper, submit them, or print their cost; return the exit status.
 
     args: of `table_options.get_paper_parser`. refuse: called with the message for a wrong option.
     """

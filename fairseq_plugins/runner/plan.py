@@ -1,4 +1,4 @@
-"""Planning the runs of a table from the options, and refusing what cannot work."""
+"""Planning of a table's runs from its options, which are checked here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class SkippedCell:
 
 
 def check_devices(scale: Scale, devices: Devices) -> None:
-    """Refuse a number of GPUs that no run can use (ValueError: naming the option and the value)."""
+    """Check the number of GPUs of a run (ValueError: naming the option and the value)."""
     gpus = devices.gpus
     if gpus < 0:
         raise ValueError(f"`--gpus` must not be negative, but is {gpus} instead.")
@@ -94,7 +94,7 @@ def plan(
 
 
 def check_study(table: Table) -> None:
-    """Refuse a study of a table whose runs start from those of another table.
+    """Check that a table's runs train from random weights, as a study requires.
 
     Raises ValueError: naming the tables that support studies.
     """
@@ -107,7 +107,7 @@ def check_study(table: Table) -> None:
 
 
 def _check_settings(configs: Path, planned: PlannedRun) -> None:
-    """Refuse settings of a wrong type or without sense, which Hydra would accept.
+    """Check types and ranges of a study's settings, which Hydra does not check.
 
     Raises ValueError: naming the key and the values.
     """
@@ -151,7 +151,6 @@ def _type_name(value: Any) -> str | None:
 def tracked(planned: PlannedRun, tracker: str) -> PlannedRun:
     """Return the run with each training's loss logged to TensorBoard or Weights & Biases."""
     before = planned.pretraining and tracked(planned.pretraining, tracker)
-    trainings = planned.trainings
     trainings = tuple(
         replace(t, overrides=(*t.overrides, _log(t, tracker))) for t in planned.trainings
     )

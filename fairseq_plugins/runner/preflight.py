@@ -29,7 +29,7 @@ def check_ready(
     jobs: int = 1,
     keep: Retention = "all",
 ) -> None:
-    """Refuse to start runs that lack data, GPUs, disk space or a folder that can be written to.
+    """Check that runs have data, GPUs, disk space and folders that can be written to.
 
     Runs with a result are not checked unless `force`. jobs: runs at once in this process, 0 if
     others train them. Raises ValueError with the reason.
@@ -65,10 +65,7 @@ def default_jobs(
 
 
 def _check_writable(root: Path, folder: Path) -> None:
-    """Refuse a folder that a file of many results cannot be written to.
-
-    Raises ValueError: naming the folder and the reason.
-    """
+    """Write a temporary file (ValueError: naming the folder that cannot be written to)."""
     try:
         (root / folder).mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=root / folder) as probe:
@@ -80,7 +77,7 @@ def _check_writable(root: Path, folder: Path) -> None:
 
 
 def _check_pretraining_data(root: Path, planned: Sequence[PlannedRun]) -> None:
-    """Refuse fine-tuning data whose dictionary differs from the pre-trained model's."""
+    """Compare the dictionaries of fine-tuning data with those of the pre-trained models."""
     pairs = {
         (training.data, (one.pretraining or one).data[0]): one.experiment
         for one in planned
@@ -91,9 +88,9 @@ def _check_pretraining_data(root: Path, planned: Sequence[PlannedRun]) -> None:
 
 
 def check_jobs(jobs: int, gpus: int, *, is_slurm: bool) -> None:
-    """Refuse an impossible number of runs at once, each with `gpus` GPUs (ValueError).
+    """Check the number of runs at once, each with `gpus` GPUs, in a Slurm job on one node.
 
-    A Slurm job has one node.
+    Raises ValueError: naming the option and the value.
     """
     if jobs < 1:
         raise ValueError(f"`--jobs` must be at least 1, but is {jobs} instead.")
@@ -107,7 +104,7 @@ def check_jobs(jobs: int, gpus: int, *, is_slurm: bool) -> None:
 
 
 def check_gpus(jobs: int, gpus: int, available: int) -> None:
-    """Refuse more GPUs than PyTorch finds (ValueError); runs of one GPU may share those found."""
+    """Check that PyTorch finds the GPUs (ValueError); runs of one GPU each may share some."""
     if jobs * gpus <= available or (gpus == 1 and available):
         return
     if 1 in (jobs, gpus):
@@ -122,10 +119,10 @@ def check_gpus(jobs: int, gpus: int, available: int) -> None:
 
 
 def check_node(gpus: int, available: int, *, only_measures: bool) -> None:
-    """Refuse to begin a Slurm job on a node without the GPUs that it was submitted for.
+    """Check that this node has the GPUs that its Slurm job was submitted for (ValueError).
 
-    Raises ValueError. gpus: of the run, on all nodes. available: how many PyTorch finds here.
-    only_measures: whether one GPU is enough, if Slurm allocated any.
+    gpus: of the run, on all nodes. available: how many PyTorch finds here. only_measures: whether
+    one GPU is enough, if Slurm allocated any.
     """
     expected = min(gpus, GPUS_PER_NODE)
     if only_measures:
@@ -137,9 +134,9 @@ def check_node(gpus: int, available: int, *, only_measures: bool) -> None:
 def check_room(
     root: Path, planned: Sequence[PlannedRun], jobs: int, keep: Retention = "all"
 ) -> None:
-    """Refuse to start runs whose checkpoints do not fit on the disk, `jobs` of them at once.
+    """Check that the disk has room for the checkpoints of runs, `jobs` of them at once.
 
-    Raises ValueError with the runs, the space that they need and what is free.
+    Raises ValueError: naming the runs, the space that they need and the free space.
     """
     needs = sorted(((cost_of(root, one, keep).peak, one.run.name) for one in planned), reverse=True)
     needed = sum(size for size, _ in needs[:jobs])

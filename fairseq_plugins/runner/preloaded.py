@@ -92,7 +92,7 @@ def _answer_ended(running: dict[int, socket.socket]) -> None:
 
 
 def _answer(answers: socket.socket, number: int) -> bool:
-    """Send a number; tell whether the other side still listens."""
+    """Send a number; return whether the other side still listens."""
     try:
         answers.send(json.dumps(number).encode())
     except BrokenPipeError:

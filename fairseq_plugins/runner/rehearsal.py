@@ -1,8 +1,8 @@
 """Rehearsal of scale paper on a machine without GPUs: models built, costs estimated.
 
-Every model is built on PyTorch's meta device, which keeps shapes and no numbers, with the size of
-the papers' vocabulary. So a recipe that cannot be composed or a model that cannot be built is found
-before a cluster finds it.
+Every model is built with the papers' vocabulary on PyTorch's meta device, which keeps shapes
+without numbers. This finds recipes that cannot be composed, and models that cannot be built, before
+a cluster does.
 """
 
 import functools
@@ -90,15 +90,15 @@ class Rehearsed:
 
 
 def rehearse(root: Path, planned: PlannedRun, tflops: float) -> Rehearsed:
-    """Build the model of a run's first training, and estimate what the run takes.
+    """Build the model of a run's first training, and estimate memory and GPU-hours of the run.
 
-    tflops: 10^12 operations a second of a GPU.
+    tflops: 10^12 operations per second of a GPU.
     """
     run, training = planned.run, planned.trainings[0]
     vocabulary = vocabulary_of(root, training.data)
     try:
         parameters = count_parameters(training, vocabulary)
-    except Exception as error:  # whatever a builder raises is what the page has to say
+    except Exception as error:  # the page shows whatever a builder raises
         return Rehearsed(run.row, run.attention, problem=f"{type(error).__name__}: {error}")
     return Rehearsed(
         run.row,
@@ -111,7 +111,7 @@ def rehearse(root: Path, planned: PlannedRun, tflops: float) -> Rehearsed:
 
 
 def count_parameters(training: Training, vocabulary: int) -> int:
-    """Build a training's model without numbers, and count its parameters."""
+    """Build a training's model on the meta device, and count its parameters."""
     model = build_on_meta(training.config, vocabulary)
     return sum(parameter.numel() for parameter in model.parameters())
 
@@ -144,7 +144,7 @@ def build_on_meta(config: Mapping[str, Any], vocabulary: int) -> torch.nn.Module
 
 @functools.cache
 def numbered_dictionary(size: int) -> Dictionary:
-    """Make a dictionary of so many symbols, with fairseq's four: w0, w1, ..."""
+    """Return a dictionary of `size` symbols: fairseq's four, then w0, w1, ..."""
     dictionary = Dictionary()
     for number in range(size - len(dictionary)):
         dictionary.add_symbol(f"w{number}")

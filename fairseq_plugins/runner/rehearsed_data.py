@@ -1,5 +1,6 @@
 """Data of a rehearsal: the first lines of a prepared corpus, or generated text."""
 
+import itertools
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,38 +19,31 @@ _TRAIN, _TRAIN_LINES, _OTHER_LINES = "train", 600, 20
 
 
 def find_corpus(root: Path, kind: str) -> Path | None:
-    """Return the first prepared folder for a kind of model, to be joined to the root, or None."""
+    """Return the first prepared folder for a kind of model, relative to the root, or None."""
     folders = (root_folder("data") / name for name in CORPORA[kind])
     return next((one for one in folders if (root / one / DATA_FILE).is_file()), None)
 
 
 def take_part(corpus: Path, target: Path) -> None:
-    """Copy the first lines of each split and of raw text to score against, and the dictionaries.
+    """Copy the dictionaries, and the first lines of each split and of the raw references.
 
     Raises DataError: a file of the corpus is damaged.
     """
     target.mkdir(parents=True)
     for index in sorted(corpus.glob("*.idx")):
-        copy_first(index.with_suffix(""), target / index.stem, _lines(index))
+        count = _TRAIN_LINES if index.name.startswith(_TRAIN) else _OTHER_LINES
+        copy_first(index.with_suffix(""), target / index.stem, count)
     for path in (*corpus.glob("dict*.txt"), corpus / DATA_FILE):
         shutil.copyfile(path, target / path.name)
     for text in sorted(corpus.glob("raw/*.*")):
-        if _is_split(text) and not text.name.startswith(_TRAIN):
+        if text.name.split(".")[0] in ("valid", "test"):
             (target / "raw").mkdir(exist_ok=True)
             with text.open("rb") as lines, (target / "raw" / text.name).open("wb") as part:
-                part.writelines(line for _, line in zip(range(_OTHER_LINES), lines, strict=False))
-
-
-def _lines(index: Path) -> int:
-    return _TRAIN_LINES if index.name.startswith(_TRAIN) else _OTHER_LINES
-
-
-def _is_split(path: Path) -> bool:
-    return path.name.split(".")[0] in ("valid", "test")
+                part.writelines(itertools.islice(lines, _OTHER_LINES))
 
 
 def languages(folder: Path) -> tuple[str, str] | None:
-    """Return source and target language of a translation folder; None for one of another kind."""
+    """Return the source and target language of a folder; None if it is not for translation."""
     index = next(folder.glob(f"{_TRAIN}.*-*.*.idx"), None)
     if index is None:
         return None
@@ -58,7 +52,7 @@ def languages(folder: Path) -> tuple[str, str] | None:
 
 
 def fill_dictionary(path: Path, entries: int) -> None:
-    """Add entries that no text has to a dictionary, until it has so many."""
+    """Pad a dictionary to a number of entries with words that no text has."""
     lines = path.read_text(encoding="utf-8").splitlines()
     lines += [f"madeupword{number:06} 0" for number in range(entries - len(lines))]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

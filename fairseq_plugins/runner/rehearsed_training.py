@@ -39,9 +39,10 @@ _PROGRAM, _SUMMED = 0.9 * GIB, 4
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of model: the table whose recipe is rehearsed, and the words that generate text.
+    """A kind of model: the table whose recipe is rehearsed.
 
-    more_symbols: that its task adds to the dictionary.
+    prepare: the words of a command that generates text. more_symbols: number that its task adds to
+    the dictionary.
     """
 
     table: str
@@ -133,7 +134,8 @@ def _fitting(name: str, processes: int | None, each: float, available: int | Non
 def train(root: Path, rehearsed: RehearsedTraining, launcher: Launcher | None = None) -> str:
     """Train two updates over gloo, a third one in half as many processes, and evaluate.
 
-    Returns what was done. Raises WorkError with the end of the log if a command failed.
+    Returns a description of these steps with the memory that they took. Raises WorkError: a command
+    failed; the message ends with its log.
     """
     launch = launcher or ProcessLauncher(root)
     planned, folder = rehearsed.planned, root_folder("checkpoints") / "rehearsal" / rehearsed.kind
@@ -183,7 +185,7 @@ def train(root: Path, rehearsed: RehearsedTraining, launcher: Launcher | None = 
 def _make_data(
     root: Path, rehearsed: RehearsedTraining, data: Path, launch: Launcher, log: Path
 ) -> str:
-    """Make the data folder, and say what text it has."""
+    """Make the data folder, and describe its text."""
     kind = KINDS[rehearsed.kind]
     if rehearsed.corpus is None:
         run_command(launch, ["python", "-m", *kind.prepare, "--output", data.as_posix()], log)
@@ -229,7 +231,7 @@ def _counted(processes: int) -> str:
 
 
 def _in_full_precision(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration with what `_ON_A_CPU` sets, as far as memory depends on it."""
+    """Return a configuration with those settings of `_ON_A_CPU` on which memory depends."""
     return {
         **config,
         "common": {**config["common"], "fp16": False, "bf16": False},

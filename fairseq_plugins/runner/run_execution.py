@@ -55,7 +55,7 @@ class RunContext:
         interruption: checked wherever a run can stop.
         commit, sources: of the running code.
         threads: of the commands, if not those of this process.
-        failed_starts: errors of the runs that others were to start from; no worker tries again.
+        failed_starts: errors of runs that others start from; no worker tries these again.
     """
 
     root: Path
@@ -76,8 +76,8 @@ class RunContext:
 class RunExecution:
     """The work of this process on one run, while it holds the run's lock.
 
-    forced: whether an older result is to be replaced. shown_as: title in messages, for a run that
-    the progress display does not list, as the pre-training of one that it does.
+    forced: whether it replaces an older result. shown_as: title in messages of a run that the
+    progress display does not list, as of a pre-training.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class RunExecution:
             raise
 
     def train_all(self) -> None:
-        """Train everything; another job evaluates it."""
+        """Run all trainings; another job evaluates them."""
         for training in self.planned.trainings:
             (self.context.root / training.folder).mkdir(exist_ok=True)
             self.train(training)
@@ -127,13 +127,13 @@ class RunExecution:
         return provenance.hardware(self.planned.devices.gpus, self.context.threads)
 
     def complete(self) -> Result:
-        """Train and measure everything; return the result."""
+        """Run and measure all trainings; return the result."""
         parts = {t.variant.name: self._measured(t) for t in self.planned.measured}
         result = self._result(parts)
         try:
             results.check_result(result, self.planned.experiment.metrics)
         except ValueError as error:
-            raise RunFailed(f"what was measured is no result ({error})") from None
+            raise RunFailed(f"its measurements are not a valid result ({error})") from None
         return result
 
     def _open_folder(self) -> Journal:
@@ -163,7 +163,7 @@ class RunExecution:
         if journal.content["finished"] and is_forced:
             reasons.append("it is finished and --force was given")
         if journal.content["useless"] and is_forced:
-            reasons.append("what it trained cannot be measured and --force was given")
+            reasons.append("its model cannot be measured and --force was given")
         return reasons
 
     def _launch(self, command: Sequence[str], log: Path, *, training: bool) -> None:
@@ -206,7 +206,7 @@ class RunExecution:
         If a run has several, each writes its metrics.json and deletes its checkpoints, except the
         evaluated one if another training starts from it or `--keep tuned` asks for it.
         """
-        if training not in self.planned.trainings:  # but one of the run that this one starts from
+        if training not in self.planned.trainings:  # it belongs to the run that this starts from
             return self.evaluate(training)
         root, folder = self.context.root, self.context.root / training.folder
         path, name = folder / MEASURED, training.variant.name
@@ -249,7 +249,7 @@ class RunExecution:
         self.context.interruption.check()
         asked, found = max(1, self.planned.devices.gpus), logs.read_devices(log)
         if found not in (None, asked):
-            raise RunFailed(f"it trained on {found} devices, but was to on {asked}", log)
+            raise RunFailed(f"it must train on {asked} devices, but did on {found}", log)
 
     def _note_gain(self, folder: Path, before: int) -> None:
         """Record whether a training made progress; one out of time must have saved it."""

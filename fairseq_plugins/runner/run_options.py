@@ -1,14 +1,14 @@
-"""Options of the commands that train and measure runs."""
+"""Options of commands that train and measure runs."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-# Which checkpoints stay when a run is measured. `best`: the measured one. `last`: also the one that
-# training would go on from. `tuned`: like `best`, and also the measured one of every fine-tuning,
+# Checkpoints that stay when a run has been measured. `best`: the measured one. `last`: also the one
+# that training would resume from. `tuned`: like `best`, and the measured one of every fine-tuning,
 # which is otherwise deleted.
 Retention = Literal["last", "best", "all", "tuned"]
-# What a process does of each run. A job on many GPUs trains, and another one on one GPU evaluates;
-# `take` copies the result of the same run from another table.
+# The part of each run that a process does. A job on many GPUs trains, and another one on one GPU
+# evaluates; `take` copies the result of the same run from another table.
 Stage = Literal["all", "train", "evaluate", "take"]
 
 
@@ -22,7 +22,7 @@ class RunOptions:
         jobs: runs side by side; in a submission, runs in one Slurm job.
         max_running: Slurm jobs of a submission that train at once, 0 for no limit.
         keep: which checkpoints stay.
-        stage: what this process does of each run.
+        stage: the part of each run that this process does.
         job: number of the Slurm job that this process is, None outside Slurm.
     """
 

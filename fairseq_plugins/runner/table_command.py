@@ -1,4 +1,4 @@
-"""Work of `fairseq-pe table NAME`: plan the runs of a table, and train, submit or print them."""
+"""The command `fairseq-pe table NAME`: plan a table's runs, and train, submit or print them."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Work of `fairseq-pe compare`: train encodings on one text, and show every difference."""
+"""The command `fairseq-pe compare`: train encodings on one text, and show every difference."""
 
 import argparse
 import os

@@ -123,7 +123,7 @@ class SavingTrainer(Trainer):
         )
 
     def _is_asked_to_stop(self) -> bool:
-        """Return whether the file exists for the first process, whose node it is on; same in all."""
+        """Return in all processes whether the first one, on whose node the file is, finds it."""
         path = Path(self.cfg.checkpoint.save_dir) / STOP
         is_asked = self.is_data_parallel_master and path.exists()
         if not torch.distributed.is_initialized():
