@@ -1,4 +1,4 @@
-"""State of runs, read from their files: recorded, trained, published or being replaced."""
+"""State of runs from their files: recorded, trained, published or being replaced."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -55,7 +55,7 @@ def matching_result(root: Path, planned: PlannedRun) -> Result | None:
 
 
 def without_untrained(root: Path, planned: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """Leave out the runs that measure a model which is not trained yet."""
+    """Leave out runs that measure another run's model before it is trained."""
     return [
         one for one in planned if one.pretraining is None or is_pretrained(root, one.pretraining)
     ]
@@ -64,8 +64,8 @@ def without_untrained(root: Path, planned: Sequence[PlannedRun]) -> list[Planned
 def is_pretrained(root: Path, planned: PlannedRun) -> bool:
     """Return whether other runs can start from a run: it has its result and its checkpoint.
 
-    The result may be there without a checkpoint, as in a new clone, and the best checkpoint
-    before the training has ended.
+    In a new clone the result is without a checkpoint, and during a training the best checkpoint is
+    without a result.
     """
     return matching_result(root, planned) is not None and _has_model(root, planned, planned.final)
 
@@ -113,7 +113,7 @@ def split_published(
 
 
 def describe_published(published: Sequence[Result], count: int) -> str:
-    """Say in one line which machines and commits published results are from.
+    """Describe in one line the machines and commits of published results.
 
     count: of all requested runs.
     """

@@ -47,8 +47,7 @@ class Job:
 
     def sbatch(self, numbers: dict[str, int]) -> list[str]:
         """Return the command that submits it; numbers: of the jobs that it waits for, by name."""
-        # Other commands would be ended by the signal. An option here would override the variable
-        # that a user has set for sbatch.
+        # The signal would end other commands. An option would override a user's variable.
         is_warned = "--srun" in self.words and "SBATCH_SIGNAL" not in os.environ
         # Slurm signals the shell that sbatch starts, so the program replaces it.
         command = f"exec {shlex.join(self.words)}"
@@ -125,7 +124,7 @@ def name_of(run: Run, suffix: str = "") -> str:
 
 
 def script(*runs: Run, has_cells: bool = True) -> list[str]:
-    """Return the command of runs of a table, or without `has_cells` of all runs of their rows."""
+    """Return the command for runs of a table; without `has_cells`, for all runs of their rows."""
     table, scale = runs[0].table, runs[0].scale
     words = [*command_of(table), "--scale", scale, "--rows", joined(run.row for run in runs)]
     if has_cells:

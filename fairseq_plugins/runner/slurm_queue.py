@@ -13,7 +13,7 @@ _TIMES_IN_SECONDS = {"SLURM_TIME_FORMAT": "%s"}  # since 1970, as `time.time`
 _WAITS = frozenset(
     {"PENDING", "COMPLETING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"}
 )
-RESUMES = "goes on from the last checkpoint."  # the subject is a command
+RESUMES = "goes on from the last checkpoint."  # after "The same command"
 _TIMEOUT_SECONDS = 30.0  # for a busy slurmctld
 
 
@@ -88,9 +88,9 @@ def _has_ended(state: str, end: str) -> bool:
 def requeue(job: int | None, *, has_gained: bool, step: str = "update", how: str = RESUMES) -> int:
     """Requeue the Slurm job of this process at its time limit; return the exit status.
 
-    job: its number, None outside Slurm. has_gained: whether it made progress, in units of `step`; a
-    job without progress would be requeued for ever. how: how a user resumes if it cannot be
-    requeued.
+    job: its number, None outside Slurm. has_gained: whether it made progress; a job without
+    progress would be requeued for ever. step: unit of progress, for the message. how: text on
+    resuming by hand, after "The same command".
     """
     if job is None:
         print(f"\nStopped by SIGUSR1. The same command {how}")

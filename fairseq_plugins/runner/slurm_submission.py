@@ -21,7 +21,7 @@ def make_jobs(
     options: RunOptions,
     queued: Mapping[str, Queued] | None = None,
 ) -> list[Job]:
-    """Return the jobs of the runs of tables that are not done, in the order of submission.
+    """Return the jobs of unfinished runs of tables, in the order of submission.
 
     queued: the jobs in the queue by name; their runs get no other job.
     """
@@ -55,11 +55,7 @@ def submit(
     options: RunOptions,
     further: Sequence[Job] = (),
 ) -> int:
-    """Submit jobs for the runs that are neither done nor in the queue, and further jobs.
-
-    Returns:
-        Exit status.
-    """
+    """Submit jobs of runs neither done nor queued, and further jobs; return the exit status."""
     queued, problem = {}, None
     try:
         queued = read_queue(root)
@@ -96,7 +92,7 @@ def submit(
 
 
 def _jobs_in_queue(root: Path, queued: Mapping[str, Queued]) -> dict[RunKey, QueuedJob]:
-    """Return by run the recorded job in the queue that makes it; of two the one that evaluates."""
+    """Map each run to its recorded job in the queue; of two, to the one that evaluates."""
     found: dict[RunKey, QueuedJob] = {}
     for record in submissions.read(root):
         if record["name"] not in queued:

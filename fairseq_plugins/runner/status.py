@@ -34,16 +34,16 @@ class Status:
         table: of the run.
         scale: of the run, or its study.
         name: of the run; `page`, or the name of another job without runs.
-        state: one of `STATES`. STOPPED was interrupted and can be resumed. UNKNOWN was submitted,
-            but Slurm does not answer.
+        state: one of `STATES`. STOPPED: it was interrupted and can be resumed. UNKNOWN: it was
+            submitted, but Slurm does not answer.
         job: number of its job in the queue, None without one.
         updates: of all its trainings so far.
         total: updates of all its trainings at the end.
         loss: base 2, last logged.
         seconds_left: of all its trainings, at their last speed.
         reason: why it waits (Slurm's word), was cancelled or failed.
-        lines: the last lines of the log of a failed run.
-        log: the log of a failed run, relative to the root if it is below it.
+        lines: last lines of the log of a failed run.
+        log: that log, relative to the root if it is below it.
     """
 
     table: str
@@ -74,7 +74,7 @@ def gather(
 
 
 class _Gathering:
-    """Files, journals and processes that the statuses of runs are read from, read once."""
+    """Results, journals, locks and jobs, from which the statuses of runs are derived."""
 
     def __init__(
         self, root: Path, submitted: Sequence[Record], queue: Mapping[str, Queued] | None
@@ -161,7 +161,7 @@ class _Gathering:
 
     def _failed(self, found: Status, log: Path) -> Status:
         found = replace(found, state=FAILED, seconds_left=None)
-        if not log.is_file():  # it failed before it logged anything
+        if not log.is_file():  # it failed before its first line
             return found
         return replace(found, lines=logs.last_lines(log), log=str(from_root(log, self.root)))
 
@@ -253,7 +253,7 @@ def _held_inodes() -> frozenset[int]:
 def as_json(states: Sequence[Status], problem: str) -> str:
     """Format all statuses as JSON.
 
-    problem: why Slurm's queue is not known, empty if that does not matter.
+    problem: why Slurm's queue is unknown; empty if it is known or not needed.
     """
     found = {
         "problem": problem,

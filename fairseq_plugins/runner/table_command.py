@@ -38,7 +38,7 @@ from fairseq_plugins.runner.run_state import (
 def make(
     root: Path, table: Table, args: argparse.Namespace, refuse: Callable[[str], NoReturn]
 ) -> int:
-    """Do what the options of `table_options.get_parser` ask for; return the exit status.
+    """Run the command with options of `table_options.get_parser`; return the exit status.
 
     refuse: called with the message for wrong options or data.
     """
@@ -80,7 +80,7 @@ def _check_start(
     args: argparse.Namespace,
     refuse: Callable[[str], NoReturn],
 ) -> int:
-    """Refuse runs that cannot start; return how many go side by side."""
+    """Check that runs can start; return how many run side by side."""
     again = args.force or args.missing_checkpoints
     jobs: int = args.jobs or preflight.default_jobs(root, to_make, devices, force=again)
     trains_here = not args.slurm and args.stage in ("all", "train")
@@ -98,7 +98,7 @@ def _check_start(
 def _plan(
     root: Path, table: Table, args: argparse.Namespace
 ) -> tuple[Scale, Devices, list[PlannedRun]]:
-    """Plan the runs that the options ask for, and print which cells stay empty.
+    """Plan the requested runs, and print which cells stay empty.
 
     Raises one of `REFUSED` for a wrong option or missing data.
     """
@@ -201,7 +201,7 @@ def _not_done(
 def _known_study(root: Path, table: Table, args: argparse.Namespace) -> Study | None:
     """Read a study from its results if only its name is given, and set its scale in `args`.
 
-    Raises OptionError if another scale is asked for.
+    Raises OptionError: `--scale` is another one.
     """
     if not args.name or args.data or args.updates or args.set:
         return None
@@ -213,7 +213,7 @@ def _known_study(root: Path, table: Table, args: argparse.Namespace) -> Study | 
     scale = found[0]["scale"]
     if args.scale not in (None, scale):
         raise OptionError(
-            f"`--scale` must be {scale}, of which the study {args.name} is, but is {args.scale}"
+            f"`--scale` must be {scale}, the scale of study {args.name}, but is {args.scale}"
         )
     args.scale = scale
     return results.run_of(found[0]).study
@@ -222,7 +222,7 @@ def _known_study(root: Path, table: Table, args: argparse.Namespace) -> Study | 
 def _study(args: argparse.Namespace, root: Path) -> Study | None:
     """Return the study that the options describe; None for the scale's own recipe.
 
-    Raises OptionError if a setting is given twice; Hydra would use the last.
+    Raises OptionError: a setting is given twice, of which Hydra would use the last.
     """
     if not (args.name or args.data or args.updates or args.set):
         return None
@@ -240,7 +240,7 @@ def _study(args: argparse.Namespace, root: Path) -> Study | None:
 
 
 def _check_own_data(folder: Path, files: Sequence[str]) -> None:
-    """Refuse a folder of `--data` that is missing or lacks files (OptionError)."""
+    """Check the folder of `--data` and its files (OptionError: one is missing)."""
     if not folder.is_dir():
         raise OptionError(f"`--data` must be an existing folder, but is {folder}")
     if lacking := missing_data(folder, files):

@@ -64,7 +64,7 @@ def _submissions(jobs: Sequence[Job]) -> list[str]:
     for job in jobs:
         lines.append("")
         waits = {"well": job.after, "anyhow": job.finally_after}
-        lines += [f"# {job.name}"]
+        lines.append(f"# {job.name}")
         lines += [
             f"#   after, ended {how}: {', '.join(names)}" for how, names in waits.items() if names
         ]
@@ -133,7 +133,7 @@ def start_workers(
 
 
 def warn_of_changes(root: Path, commit: str, say: Callable[[str], None]) -> None:
-    """Warn, before training, if the recorded commit does not have all that runs."""
+    """Warn, before training, if the code differs from the recorded commit."""
     if not commit.endswith("-dirty"):
         return
     files = provenance.uncommitted(root)
@@ -148,7 +148,7 @@ def warn_of_changes(root: Path, commit: str, say: Callable[[str], None]) -> None
 def warn_of_other_data(
     root: Path, planned: Sequence[PlannedRun], say: Callable[[str], None]
 ) -> None:
-    """Warn, before training, of earlier results that the page will leave out for their data."""
+    """Warn, before training, if the page will leave out earlier results, which have other data."""
     for one in {one.run.attention: one for one in planned}.values():
         run = one.run
         found = read_results((root / run.result).parent, one.experiment.metrics, lambda _: None)
@@ -222,7 +222,7 @@ def _print_failures(root: Path, failures: Sequence[Failure]) -> None:
 def _how_to_resume(
     root: Path, planned: Sequence[PlannedRun], outcomes: Mapping[Run, Failure | None]
 ) -> str:
-    """Say which command resumes runs of which `--force` has begun some."""
+    """Describe how to resume after `--force` has begun some of the runs."""
     done = {run for run, failure in outcomes.items() if failure is None}
     left = [p.run.name for p in planned if p.run not in done and is_recorded(root, p)]
     more = f" Not begun, and to be named with --force again: {', '.join(left)}." if left else ""

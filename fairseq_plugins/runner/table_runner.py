@@ -43,7 +43,7 @@ class TableRunner:
         self.root, self.progress, self.options = context.root, context.progress, context.options
 
     def warm_up(self) -> None:
-        """Start the process that commands are forked from, before the first one needs it."""
+        """Start the preloaded process before the first command needs it."""
         nothing = [sys.executable, "-m", "fairseq_plugins.common.errors"]
         self._context.launcher(nothing, Path(os.devnull), lambda lines: None)
 
@@ -106,7 +106,7 @@ class TableRunner:
         return f"made again, {summary(result)}; {path} stays, with {summary(existing)}"
 
     def _with_recorded_metrics(self, planned: PlannedRun) -> PlannedRun:
-        """Also measure what the earlier result of the run has, which will be replaced."""
+        """Return the run with all metrics of its earlier result, which it will replace."""
         path, experiment = self.root / planned.run.result, planned.experiment
         result = results.read_result(path, experiment.metrics)
         if result is None:
@@ -114,10 +114,11 @@ class TableRunner:
         return replace(planned, requested=experiment.with_those_of(result["metrics"]))
 
     def _check_made(self, planned: PlannedRun) -> None:
-        """Refuse, in a Slurm job, to train what an earlier job was to train, maybe on other GPUs.
+        """Check, in a Slurm job, that an earlier job has made a run, maybe on other GPUs.
 
-        A run with a result but no checkpoint is trained by the first job that needs it. Raises
-        RunFailed if the run has neither.
+        A run with a result but no checkpoint is trained by the first job that needs it.
+
+        Raises RunFailed: the run has neither.
         """
         is_made = is_recorded(self.root, planned) or is_pretrained(self.root, planned)
         if self._context.in_job and not is_made:

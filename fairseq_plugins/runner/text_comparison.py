@@ -29,7 +29,7 @@ from fairseq_plugins.report.pairwise_runs import PairwiseRuns
 from fairseq_plugins.runner import table_run, text_rounds, time_budget
 from fairseq_plugins.runner.run_options import RunOptions
 
-_DATA = "compare-"  # begins the names of its folders of data
+_DATA = "compare-"  # prefix of the names of its data folders
 
 
 def compare(args: argparse.Namespace) -> None:
@@ -43,7 +43,7 @@ def compare(args: argparse.Namespace) -> None:
         recorded = _recorded(ROOT / report.folder, args)
         shown = _as_recorded(report, recorded[0]) if recorded and not args.force else None
         seeds = [{run.seed for run in recorded if run.row == row} for row in args.encodings]
-        # Half a pair has the budget of a time that is over, which the other half would not have.
+        # A missing half of a pair cannot be added later: its budget of time would be another.
         if shown is not None and set.intersection(*seeds):
             report = replace(report, study=shown)
             print(f"Compared before, in {report.page.with_suffix('')}; --force does it anew.\n")
@@ -72,7 +72,7 @@ def _planned_study(args: argparse.Namespace) -> Study:
         check_row(runnable_rows(configs_folder(ROOT)), row, "A, B, ... must be")
     stem = re.sub(r"[^A-Za-z0-9]+", "_", args.text.name.partition(".")[0])[:20]
     name = args.name or "-".join([*args.encodings, args.attention, stem])[:64]
-    # Two texts of one name have two folders, by which their results are told apart.
+    # The digest keeps apart the data, and so the results, of two texts with one name.
     data = data_folder(f"{_DATA}{stem}-{args.merges}-{sha256(args.text)[:8]}")
     study = Study(name, (), from_root(data))
     text_rounds.plan_round(ROOT, args.encodings, args.attention, study, [1])
@@ -80,9 +80,9 @@ def _planned_study(args: argparse.Namespace) -> Study:
 
 
 def _recorded(results: Path, args: argparse.Namespace) -> list[Run]:
-    """The runs that have results in a comparison's folder.
+    """Return the runs with results in a comparison's folder.
 
-    Raises OptionError: it has something else, which is not to be shown, or made anew, as this.
+    Raises OptionError: one belongs to another comparison.
     """
     metrics = EXPERIMENTS[TABLE_2.experiment].metrics
     found = [run_of(load_result(path, metrics)) for path in sorted(results.glob("*.json"))]
@@ -99,9 +99,9 @@ def _recorded(results: Path, args: argparse.Namespace) -> list[Run]:
 
 
 def _as_recorded(report: Report, run: Run) -> Study:
-    """The study as a result has it, and the folder of data that is known here.
+    """Return the study of a recorded run, with this machine's folder of data.
 
-    Raises OptionError: it is of another text, or of other pieces.
+    Raises OptionError: its text or its subwords are others.
     """
     found, own = run.study, report.study
     assert own is not None and own.data is not None and found is not None and found.data is not None
@@ -143,7 +143,7 @@ def _train(args: argparse.Namespace, report: Report, begin: float) -> Report:
 
 
 def _intention(args: argparse.Namespace) -> str:
-    """Say what the command will do."""
+    """Describe the steps of the command, before they begin."""
     return (
         f"Comparing {', '.join(args.encodings)} under {args.attention} attention on "
         f"{args.text.name}, in about {args.minutes:g} minutes: the text is split into subwords; a "

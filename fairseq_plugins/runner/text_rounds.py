@@ -1,7 +1,4 @@
-"""Rounds of language models on one text: the trainings of a comparison of encodings.
-
-There is a pilot, a plan, and as many rounds as fit into the time.
-"""
+"""The trainings of a comparison of encodings on one text: a pilot, and as many rounds as fit."""
 
 import shutil
 import time
@@ -43,7 +40,7 @@ _SMALL_MODEL = ("model.decoder_layers=1", "dataset.batch_size=4")
 
 
 def overrides(settings: Settings) -> tuple[str, ...]:
-    """Return the changes of a short training to the recipe, the same for all encodings."""
+    """Return the Hydra overrides of a short training, the same for all encodings."""
     return (
         f"optimization.max_update={settings.updates}",
         f"lr_scheduler.warmup_updates={max(5, settings.updates // 6)}",
@@ -72,11 +69,11 @@ def plan_round(
 
 @dataclass
 class TextRounds:
-    """Rounds of a study of Table 2, whose results are in its folders.
+    """Rounds of a study of Table 2, with results in its folders.
 
     Attributes:
-        study: with the settings of the rounds whose results stand.
-        watch: ends runs that are late.
+        study: with the settings of the present results.
+        watch: ends late runs.
         print_numbers: prints a title and the numbers so far.
     """
 
@@ -110,11 +107,11 @@ class TextRounds:
         return Speed(update, max(1.0, whole - PILOT_UPDATES * update))
 
     def run(self, settings: Settings, seed: int, is_late: IsLate) -> None:
-        """Bring the runs of a round to their results.
+        """Train and measure the runs of a round.
 
         Raises:
             WorkError: one failed, with the end of its log.
-            TooSlow: the round was given up.
+            TooSlow: the round was stopped.
         """
         planned = self._plan(settings, seed)
         self.study = replace(self.study, overrides=overrides(settings))
@@ -133,13 +130,13 @@ class TextRounds:
             )
             for _, failure in ended:
                 if failure:
-                    said = "\n".join(last_lines(failure.log)) if failure.log else ""
-                    raise WorkError(f"{failure.name}: {failure.reason}\n{said}")
+                    end = "\n".join(last_lines(failure.log)) if failure.log else ""
+                    raise WorkError(f"{failure.name}: {failure.reason}\n{end}")
         finally:
             self.watch.reset()
 
     def put_pilot_aside(self) -> None:
-        """Move the pilot's files away, or remove those of runs that were given up."""
+        """Move the pilot's files away, or remove those of a late round if they are away already."""
         for folder, aside in zip(self.folders, self._aside, strict=True):
             if aside.exists():
                 shutil.rmtree(folder, ignore_errors=True)
@@ -148,7 +145,7 @@ class TextRounds:
                 shutil.move(folder, aside)
 
     def bring_pilot_back(self) -> None:
-        """Put the pilot's files in the place of all others."""
+        """Replace all files by those of the pilot."""
         for folder, aside in zip(self.folders, self._aside, strict=True):
             if aside.exists():
                 shutil.rmtree(folder, ignore_errors=True)
@@ -162,7 +159,7 @@ class TextRounds:
         self.remove_aside()
 
     def remove_aside(self) -> None:
-        """Remove the files of a pilot that is no result."""
+        """Remove the files of a pilot that was put aside."""
         shutil.rmtree(self._aside[0].parent, ignore_errors=True)
 
     def show(self, what: str) -> None:
@@ -187,9 +184,9 @@ def run_rounds(
     say: Callable[[str], None],
     clock: Clock = time.monotonic,
 ) -> Settings:
-    """Run a pilot, and then as many rounds as fit; return the settings of those that stand.
+    """Run a pilot, then as many rounds as fit; return the settings of the last results.
 
-    At least the pilot stands at the end. deadline: of the whole comparison, by the clock. seeds:
+    At least the results of the pilot remain. deadline: of the whole comparison, by the clock. seeds:
     wanted number of rounds.
     """
 
@@ -228,10 +225,10 @@ def run_rounds(
 
 
 def _first_round(rounds: TextRounds, settings: Settings, speed: Speed, left: Clock) -> float | None:
-    """Run the first round of some settings; it is given up if it would not end in time.
+    """Run the first round of some settings, unless it turns out that it would end too late.
 
     Returns:
-        None when it has ended; else by which factor it was slower than planned.
+        None if it has ended; if it was stopped, how many times slower than planned it was.
     """
     begin, planned, done = left(), speed.seconds(settings), 0.0
 
@@ -250,7 +247,7 @@ def _first_round(rounds: TextRounds, settings: Settings, speed: Speed, left: Clo
 def _more_rounds(
     rounds: TextRounds, settings: Settings, seeds: int, first: float, left: Clock
 ) -> None:
-    """Run rounds from seed 2 on while another one fits; one that is late is left out."""
+    """Run rounds from seed 2 on while another one fits; a late one is stopped."""
     times = [first]
     while fits_another(left(), times, seeds):
         begin = left()
@@ -262,7 +259,7 @@ def _more_rounds(
 
 
 def _describe(plan: Plan, speed: Speed, left: float) -> str:
-    """Say what is planned, and from what."""
+    """Describe the plan, and the speed that it follows from."""
     settings = plan.settings
     text = (
         f"An update takes {speed.update:.2f} s of all encodings together. Planned for the "

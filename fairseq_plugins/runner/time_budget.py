@@ -1,4 +1,4 @@
-"""Seeds, updates and model size that fit into a given time, and the end of what is late.
+"""Seeds, updates and model size that fit into a given time, and the stop of late rounds.
 
 A round is one training of every encoding from one seed.
 """
@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from fairseq_plugins.runner.interruption import Interruption
 
 RESERVE_SECONDS = 8.0  # for the page and the figures at the end
-MARGIN = 0.85  # share of the time that is planned, for a machine that slows down
-PATIENCE = 2.0  # a first round may take so many times its planned time before it is judged
+MARGIN = 0.85  # planned share of the time; the rest is for a machine that slows down
+PATIENCE = 2.0  # times its planned time that a first round takes before it can be late
 FEWEST_UPDATES, MOST_UPDATES = 50, 3000
 FEWEST_SEEDS, MOST_SEEDS = 3, 10
 PILOT_UPDATES = 20
@@ -58,13 +58,13 @@ class Plan:
 
 
 def plan_rounds(seconds: float, speed: Speed, seeds: int) -> Plan:
-    """Plan how the remaining seconds are spent, after a pilot round.
+    """Plan the rounds of the remaining seconds, after a pilot round.
 
-    The first of these that fits: rounds of the usual model; rounds of the small model; the pilot,
+    Of these the first that fits: rounds of the usual model; rounds of the small model; the pilot,
     which is seed 1, and more rounds like it; the pilot alone.
 
-    seconds: remaining. speed: of the pilot. seeds: wanted; fewer, but at least `FEWEST_SEEDS`,
-    where runs would become too short.
+    seconds: remaining. speed: of the pilot. seeds: wanted number; where runs would become too
+    short, fewer, but at least `FEWEST_SEEDS`.
     """
     usable = (seconds - RESERVE_SECONDS) * MARGIN
     for settings in (Settings(1), Settings(1, is_small=True)):
@@ -88,13 +88,13 @@ def fits_another(seconds: float, rounds: list[float], seeds: int) -> bool:
 
 
 class TooSlow(KeyboardInterrupt):
-    """A round was given up, since the remaining time does not allow it."""
+    """Stop of a round that would take more than the remaining time."""
 
 
 class Watch(Interruption):
-    """An interruption that also ends runs which a round has no time for.
+    """An interruption that also stops late rounds.
 
-    is_late: asked at every check; None while nothing is watched.
+    is_late: called at every check; None between rounds.
     """
 
     def __init__(self) -> None:
@@ -108,5 +108,5 @@ class Watch(Interruption):
             raise TooSlow
 
     def reset(self) -> None:
-        """Forget the stop that a late round has caused."""
+        """Forget the stop of a late round."""
         self._kind, self.is_late = None, None

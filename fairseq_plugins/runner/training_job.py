@@ -73,8 +73,8 @@ class SavingTrainer(Trainer):
     def load_checkpoint(self, *arguments: Any, **options: Any) -> dict[str, Any] | None:
         """Load a checkpoint, with its position in the epoch for the present number of processes.
 
-        fairseq counts the batches of each process, so that half as many processes would resume in
-        the middle of what has been read.
+        fairseq counts the batches of each process, so that half as many processes would resume at
+        half of the position.
         """
         extra_state: dict[str, Any] | None = super().load_checkpoint(*arguments, **options)
         if extra_state is not None and "train_iterator" in extra_state:
@@ -85,9 +85,9 @@ class SavingTrainer(Trainer):
         return extra_state
 
     def train_step(self, samples: Any, raise_oom: bool = False) -> Any:
-        """Make an update; save and stop after it when it is time.
+        """Make an update, and then save if a stop is requested or `SAVE_SECONDS` are over.
 
-        Raises SystemExit: it was asked to stop and has saved.
+        Raises SystemExit: a stop was requested, and the training has saved.
         """
         output = super().train_step(samples, raise_oom)
         # This time is the mean over all processes, so that they agree.
@@ -140,7 +140,7 @@ def train(cfg: DictConfig) -> None:
 
 
 def check_gpus(world_size: int, nodes: int, visible: int) -> None:
-    """Refuse to train on another number of GPUs than requested.
+    """Check that the requested GPUs are visible.
 
     fairseq would use all visible GPUs, with another total batch, or the CPU if there are none.
 

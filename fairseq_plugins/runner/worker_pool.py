@@ -35,7 +35,7 @@ def gpu_mismatch(expected: int, available: int) -> str:
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     why = "PyTorch has no CUDA" if not torch.version.cuda else f"CUDA_VISIBLE_DEVICES={listed}"
     return (
-        f"node {socket.gethostname()} was to have {expected} GPUs, but PyTorch finds {available} "
+        f"node {socket.gethostname()} must have {expected} GPUs, but PyTorch finds {available} "
         f"there ({why})."
     )
 

@@ -141,6 +141,6 @@ def test_without_its_gpu_a_job_ends_at_once(tmp_path: Path, data: Path) -> None:
         text=True,
     )
     assert done.returncode == 1
-    assert "was to have 1 GPUs, but PyTorch finds 0 there" in done.stderr
+    assert "must have 1 GPUs, but PyTorch finds 0 there" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "checkpoints").exists()

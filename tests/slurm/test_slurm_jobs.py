@@ -58,7 +58,7 @@ def test_a_missing_gpu_fails_the_job_and_those_after_it(cluster: Cluster, root: 
     status = cluster.status(root)
     failed, cancelled = status["table2 rope-linear-s1"], status["extrapolation rope-linear-s1"]
     assert failed["state"] == "failed"
-    assert any("was to have 1 GPUs, but PyTorch finds 0" in line for line in failed["lines"])
+    assert any("must have 1 GPUs, but PyTorch finds 0" in line for line in failed["lines"])
     assert (cancelled["state"], cancelled["reason"]) == ("cancelled", f"after {parent}")
     assert not list(root.glob("checkpoints/table2/toy/*/train.log"))
 

@@ -67,4 +67,4 @@ def test_without_its_gpus_a_job_names_its_node(place, monkeypatch, capsys, words
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
     assert stopped.value.code == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert f"node {socket.gethostname()} was to have {asked} GPUs, but PyTorch finds 3" in said
+    assert f"node {socket.gethostname()} must have {asked} GPUs, but PyTorch finds 3" in said

@@ -201,5 +201,5 @@ def test_a_node_without_its_gpus(gpus, available, only_measures, given, is_fine,
     if is_fine:
         preflight.check_node(gpus, available, only_measures=only_measures)
         return
-    with pytest.raises(ValueError, match=f"was to have .* GPUs, but PyTorch finds {available}"):
+    with pytest.raises(ValueError, match=f"must have .* GPUs, but PyTorch finds {available}"):
         preflight.check_node(gpus, available, only_measures=only_measures)

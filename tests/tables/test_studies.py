@@ -188,7 +188,7 @@ def test_a_study_of_another_scale_is_refused(root, configs, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([*words, "--scale", "mini"], root)
     assert stopped.value.code == 2
-    message = "`--scale` must be toy, of which the study mine is, but is mini"
+    message = "`--scale` must be toy, the scale of study mine, but is mini"
     assert message in " ".join(capsys.readouterr().err.split())
 
 
