@@ -186,8 +186,9 @@ def run_rounds(
 ) -> Settings:
     """Run a pilot, then as many rounds as fit; return the settings of the last results.
 
-    At least the results of the pilot remain. deadline: of the whole comparison, by the clock. seeds:
-    wanted number of rounds.
+    At least the results of the pilot remain.
+
+    deadline: of the whole comparison, by the clock. seeds: wanted number of rounds.
     """
 
     def left() -> float:
