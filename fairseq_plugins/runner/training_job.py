@@ -140,31 +140,21 @@ def train(cfg: DictConfig) -> None:
 
 
 def check_gpus(world_size: int, nodes: int, visible: int) -> None:
-    """Check that the requested GPUs are visible.
+    """Exit, without Hydra's traceback, if other GPUs are visible than requested.
 
     fairseq would use all visible GPUs, with another total batch, or the CPU if there are none.
-
-    Raises:
-        ValueError: naming the node, the requested and the visible number.
     """
     asked = world_size // nodes
-    if visible == asked or (world_size == 1 and visible > 1):
-        return
-    raise ValueError(gpu_mismatch(asked, visible))
+    if visible != asked and not (world_size == 1 and visible > 1):
+        sys.exit(gpu_mismatch(asked, visible))
 
 
 def run(cfg: DictConfig) -> float:
     """Run fairseq-hydra-train with a composed configuration; return the best validation value."""
     if not cfg.common.cpu:
+        world_size = int(cfg.distributed_training.distributed_world_size)
         nodes = int(os.environ.get("SLURM_NNODES", 1))  # of this process's Slurm step
-        try:
-            check_gpus(
-                int(cfg.distributed_training.distributed_world_size),
-                nodes,
-                torch.cuda.device_count(),
-            )
-        except ValueError as error:
-            sys.exit(str(error))  # which Hydra would show with its traceback
+        check_gpus(world_size, nodes, torch.cuda.device_count())
     best: float = with_names(hydra_train._hydra_main, pre_main=train)(cfg)
     return best
 

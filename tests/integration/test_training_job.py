@@ -123,7 +123,8 @@ def test_other_gpus_than_asked_for_are_refused(
     if is_fine:
         training_job.check_gpus(world, nodes, visible)
         return
-    with pytest.raises(ValueError, match=f"to have {world // nodes} GPUs, but PyTorch.* {visible}"):
+    message = f"must have {world // nodes} GPUs, but PyTorch.* {visible}"
+    with pytest.raises(SystemExit, match=message):
         training_job.check_gpus(world, nodes, visible)
 
 
