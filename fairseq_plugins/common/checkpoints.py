@@ -71,7 +71,11 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         # Checkpoints from before 2020, as fairseq's RoBERTa, are not zip archives with checksums.
         mmap = zipfile.is_zipfile(path)
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-        return _require_model(path, state)
+        if not isinstance(state, dict) or not isinstance(state.get("model"), Mapping):
+            raise DamagedCheckpoint(path, "it is not a fairseq checkpoint")
+        for section in ("cfg", "args"):
+            _require_plain(path, section, state.get(section))
+        return state
 
 
 def weights_checksum(state: Mapping[str, torch.Tensor]) -> str:
@@ -176,14 +180,6 @@ def model_options(path: Path, checkpoint: Mapping[str, Any]) -> Any:
             f"{path}: the options of its model must be a table, but are {options!r:.40}"
         )
     return options
-
-
-def _require_model(path: Path, state: Any) -> dict[str, Any]:
-    if not isinstance(state, dict) or not isinstance(state.get("model"), Mapping):
-        raise DamagedCheckpoint(path, "it is not a fairseq checkpoint")
-    for section in ("cfg", "args"):
-        _require_plain(path, section, state.get(section))
-    return state
 
 
 def _require_plain(path: Path, name: str, value: Any, depth: int = 0) -> None:

@@ -50,7 +50,11 @@ def write_result(path: Path, result: Mapping[str, Any]) -> None:
     """
     short, recipes = split_config(result["config"])
     for digest, recipe in recipes.items():
-        _write_recipe(path.parent / FOLDER / f"{digest}.json", recipe)
+        target = path.parent / FOLDER / f"{digest}.json"
+        try:
+            read_recipe(target)
+        except ValueError:  # missing, damaged or changed
+            write_json(target, recipe)
     write_json(path, {"schema": SCHEMA, **result, "config": short})
 
 
@@ -160,14 +164,6 @@ def _complete(training: Any, folder: Path) -> Any:
         if section != RECIPE:
             whole[section] = {**(whole.get(section) or {}), **own} if isinstance(own, dict) else own
     return whole
-
-
-def _write_recipe(path: Path, recipe: Config) -> None:
-    """Write a recipe, unless it is there already."""
-    try:
-        read_recipe(path)
-    except ValueError:
-        write_json(path, recipe)
 
 
 def fault_of(path: Path) -> str:
