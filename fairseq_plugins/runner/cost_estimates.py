@@ -81,22 +81,23 @@ def vocabulary_of(root: Path, data: Path) -> int:
     return _VOCABULARIES.get(data.name, _GPT2_SUBWORDS)
 
 
-def _sides(model: Mapping[str, Any]) -> list[str]:
+def sides_of(model: Mapping[str, Any]) -> list[str]:
+    """List the sides of a model that have layers: encoder, decoder or both."""
     return [side for side in ("encoder", "decoder") if model.get(f"{side}_layers")]
 
 
 def _layers(model: Mapping[str, Any], side: str) -> int:
     """Count the weights of one side's layers: attention, feed-forward and cross-attention."""
     width, inner = int(model[f"{side}_embed_dim"]), int(model[f"{side}_ffn_embed_dim"])
-    has_cross = side == "decoder" and "encoder" in _sides(model)
+    has_cross = side == "decoder" and "encoder" in sides_of(model)
     weights = (8 if has_cross else 4) * width**2 + 2 * width * inner
     return int(model[f"{side}_layers"]) * weights
 
 
 def parameters(model: Mapping[str, Any], vocabulary: int) -> int:
     """Count the parameters of a model with shared embeddings, without position encodings."""
-    width = int(model[f"{_sides(model)[-1]}_embed_dim"])
-    return vocabulary * width + sum(_layers(model, side) for side in _sides(model))
+    width = int(model[f"{sides_of(model)[-1]}_embed_dim"])
+    return vocabulary * width + sum(_layers(model, side) for side in sides_of(model))
 
 
 def _operations(config: Mapping[str, Any], vocabulary: int) -> float:
@@ -104,7 +105,7 @@ def _operations(config: Mapping[str, Any], vocabulary: int) -> float:
     model, task = config["model"], config["task"]
     length = _length(task)
     per_token = 0.0
-    for side in _sides(model):
+    for side in sides_of(model):
         width, heads = int(model[f"{side}_embed_dim"]), int(model[f"{side}_attention_heads"])
         kind = model.get(f"{side}_attention_type") or model.get("attention_type")
         reach = width // heads if kind == "linear" else length
@@ -112,7 +113,7 @@ def _operations(config: Mapping[str, Any], vocabulary: int) -> float:
         per_token += 2 * _layers(model, side) + attention
     predicted = float(task.get("mask_prob") or 1.0)
     if task["_name"] in ("language_modeling", "masked_lm", "translation"):
-        per_token += 2 * predicted * vocabulary * int(model[f"{_sides(model)[-1]}_embed_dim"])
+        per_token += 2 * predicted * vocabulary * int(model[f"{sides_of(model)[-1]}_embed_dim"])
     updates = int(config["optimization"]["max_update"])
     return 3 * per_token * (updates * tokens_per_update(config))
 

@@ -31,10 +31,10 @@ _STEP_MIB = 512
 
 def asked_mib(runs: Sequence[Run]) -> int:
     """Return the memory per core that a job on a CPU requests; each of its runs has one core."""
-    return max(map(_asked, runs), default=DEFAULT_MIB)
+    return max(map(_mib_of, runs), default=DEFAULT_MIB)
 
 
-def _asked(run: Run) -> int:
+def _mib_of(run: Run) -> int:
     """Return the measured peak with a margin, rounded up."""
     experiment = TABLES[run.table].experiment
     family = next((name for name, known in FAMILIES.items() if experiment in known), "")

@@ -42,14 +42,7 @@ def plan_paper(root: Path, args: argparse.Namespace) -> list[list[PlannedRun]]:
         if not own:
             continue
         seeds = args.seeds or (table.seeds if args.scale == "paper" else (1,))
-        planned, _ = plan(
-            configs_folder(root),
-            table,
-            scale,
-            devices,
-            rows=own,
-            seeds=seeds,
-        )
+        planned, _ = plan(configs_folder(root), table, scale, devices, rows=own, seeds=seeds)
         tables.append(planned)
     if unknown := set(args.rows or ()) - used:
         raise ValueError(f"`--rows` has {', '.join(sorted(unknown))}, which is in no table.")
@@ -73,26 +66,21 @@ def _timing(root: Path, args: argparse.Namespace, gpus: int) -> tuple[str, ...]:
 
 
 def _timing_jobs(root: Path, args: argparse.Namespace, gpus: int) -> list[Job]:
-    """Return the job of the table of speeds, alone on its node, unless it is done."""
+    """Return the job of the table of speeds, alone on its node, unless it is recorded as done."""
     command = _timing(root, args, gpus)
     if not command:
         return []
     table = _TIMED[args.paper]
     folder = root_folder("checkpoints") / table / args.scale
     done, name = folder / "done.json", f"{table}-{args.scale}"
-    if _is_timed(root, done, command):
+    recorded = read_object(root / done) or {}
+    page = recorded.get("page")
+    has_page = isinstance(page, str) and (root / page).is_file()
+    if has_page and recorded.get("command") == [*command]:
         print(f"{name}: done already")
         return []
     words = (*command, "--srun", "--done", done.as_posix())
     return [Job(name, folder, words, min(1, gpus), alone=args.scale != "toy")]
-
-
-def _is_timed(root: Path, done: Path, command: Sequence[str]) -> bool:
-    """Return whether a job recorded that it finished this command, and its page exists."""
-    found = read_object(root / done) or {}
-    page = found.get("page")
-    is_page = isinstance(page, str) and (root / page).is_file()
-    return found.get("command") == [*command] and is_page
 
 
 def make(root: Path, args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> int:
@@ -111,10 +99,7 @@ def make(root: Path, args: argparse.Namespace, refuse: Callable[[str], NoReturn]
     gpus = max(one.devices.gpus for planned in tables for one in planned)
     options = RunOptions(jobs=args.jobs, max_running=args.max_running, keep=args.keep)
     if args.dry_run:
-        jobs = [
-            *slurm_submission.make_jobs(root, tables, options),
-            *_timing_jobs(root, args, gpus),
-        ]
+        jobs = slurm_submission.make_jobs(root, tables, options) + _timing_jobs(root, args, gpus)
         at_once = args.max_running * args.jobs
         plan_lines = cost_estimates.describe(root, tables, jobs, args.tflops, args.keep, at_once)
         print("\n".join(plan_lines))

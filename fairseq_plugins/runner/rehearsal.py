@@ -24,7 +24,13 @@ from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.experiments.training import Training
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.recipe import total_batch
-from fairseq_plugins.runner.cost_estimates import cost_of, hours, tokens_per_update, vocabulary_of
+from fairseq_plugins.runner.cost_estimates import (
+    cost_of,
+    hours,
+    sides_of,
+    tokens_per_update,
+    vocabulary_of,
+)
 
 GIB = 2**30
 # Bytes of a parameter in training. fairseq's half precision: weight and gradient in half and in
@@ -164,10 +170,8 @@ def memory_of(config: Mapping[str, Any], parameters: int, vocabulary: int) -> fl
     length = int(config["task"].get("tokens_per_sample") or 128)
     tokens = int(dataset["max_tokens"] or int(dataset["batch_size"]) * length)
     activations = 0.0
-    for side in ("encoder", "decoder"):
-        layers = int(model.get(f"{side}_layers") or 0)
-        if not layers:
-            continue
+    for side in sides_of(model):
+        layers = int(model[f"{side}_layers"])
         width, inner = int(model[f"{side}_embed_dim"]), int(model[f"{side}_ffn_embed_dim"])
         kind = model.get(f"{side}_attention_type") or model.get("attention_type")
         heads = int(model[f"{side}_attention_heads"])

@@ -145,12 +145,14 @@ def train(root: Path, rehearsed: RehearsedTraining, launcher: Launcher | None = 
     (root / folder).mkdir(parents=True)
     log, checkpoint = root / folder / "train.log", folder / LAST
     text = _make_data(root, rehearsed, data, launch, log)
+    pair = languages(root / data)
+    task = (f"task.source_lang={pair[0]}", f"task.target_lang={pair[1]}") if pair else ()
 
     def update(last: int, processes: int) -> float:
         overrides = (
             *training.overrides,
             *_ON_A_CPU,
-            *_settings(root / data),
+            *task,
             *_together(processes),
             f"task.data={hydra_word(data.as_posix())}",
             f"checkpoint.save_dir={hydra_word(folder.as_posix())}",
@@ -158,7 +160,7 @@ def train(root: Path, rehearsed: RehearsedTraining, launcher: Launcher | None = 
         )
         _, *words = executable(train_command(training.variant.recipe, overrides))
         with memory.PeakOfChildren() as peak:
-            run_command(launch, ["python", *_start(processes), *words], log)
+            run_command(launch, ["python", *_torchrun(processes), *words], log)
         found = read_updates(root / checkpoint)
         if found != last:
             raise WorkError(f"{checkpoint} must be of {last} updates, but is of {found}")
@@ -199,12 +201,6 @@ def _make_data(
     return text
 
 
-def _settings(data: Path) -> tuple[str, ...]:
-    """Return the overrides that the languages of a translation folder need."""
-    pair = languages(data)
-    return (f"task.source_lang={pair[0]}", f"task.target_lang={pair[1]}") if pair else ()
-
-
 def _together(processes: int) -> tuple[str, ...]:
     """Return the overrides for several processes over gloo; without one each trains alone."""
     size = f"distributed_training.distributed_world_size={processes}"
@@ -220,7 +216,7 @@ def _together(processes: int) -> tuple[str, ...]:
     )
 
 
-def _start(processes: int) -> Sequence[str]:
+def _torchrun(processes: int) -> Sequence[str]:
     if processes == 1:
         return ()
     return ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}")

@@ -77,19 +77,12 @@ def get_report(root: Path, table: Table, scale: Scale, planned: Sequence[Planned
     return Report(root, table, scale, planned[0].run.study if planned else None)
 
 
-def _reports_before(root: Path, planned: Sequence[PlannedRun]) -> list[Report]:
-    """Return the pages of the tables whose runs these started from."""
-    found = {before.run.table: before for one in planned for before in one.before}
-    return [
-        Report(root, TABLES[name], before.experiment.scales[before.run.scale])
-        for name, before in found.items()
-    ]
-
-
 def render(root: Path, table: Table, scale: Scale, planned: Sequence[PlannedRun]) -> None:
-    """Write the pages and figures of the existing results, and print the table."""
+    """Write the pages and figures of a table and of those it starts from, and print the table."""
     report = get_report(root, table, scale, planned)
-    for each in (report, *_reports_before(root, planned)):
+    before = {one.run.table: one for run in planned for one in run.before}
+    scales = {name: one.experiment.scales[one.run.scale] for name, one in before.items()}
+    for each in (report, *(Report(root, TABLES[name], own) for name, own in scales.items())):
         for sentence in each.make():
             print(f"Left out of {each.page}: {sentence}", file=sys.stderr)
     where = (
