@@ -80,7 +80,7 @@ class Experiment:
         origins: by scale, in place of `origin`.
         leaves: files in a run's folder that figures are drawn from.
         settings: where the paper states its settings.
-        shown: which of several evaluations of a run a table shows, empty if there is one.
+        shown: the evaluation of a run that a table shows, if there are several.
     """
 
     recipe: str
@@ -121,9 +121,9 @@ class Experiment:
         return dict(only)
 
     def start_metrics(self, trainings: Sequence[Training], root: Path) -> Metrics:
-        """Collect the metrics that runs which start from these trainings record of them.
+        """Return metrics of a finished run's trainings that runs which start from it record.
 
-        trainings: of a finished run, in their order, with folders relative to the root.
+        trainings: in order, with folders relative to the root.
         """
         return {}
 
@@ -132,11 +132,11 @@ class Experiment:
         raise NotImplementedError
 
     def lacks(self, metrics: Mapping[str, Any]) -> str:
-        """Say which requested metrics a finished run lacks; empty for none."""
+        """Describe the requested metrics that a finished run lacks; empty for none."""
         return ""
 
     def with_those_of(self, metrics: Mapping[str, Any]) -> Self:
-        """Return the experiment that also measures what a finished run has."""
+        """Return the experiment that also measures all metrics of a finished run."""
         return self
 
     def stacks(self, model: Mapping[str, Any]) -> list[Stack]:
@@ -179,10 +179,7 @@ class Experiment:
         return None
 
     def check_data(self, data: Path, pretraining: Path) -> None:
-        """Refuse data that does not match that of the pre-training, as another dictionary.
-
-        Raises ValueError: naming the file and the line.
-        """
+        """Compare dictionaries with those of the pre-training (ValueError: where they differ)."""
 
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         """Return sentences for the caption of a table of these results."""
@@ -205,7 +202,7 @@ class Experiment:
         return []
 
     def comparability(self, scale: str) -> str:
-        """Say which of the paper's numbers can be compared."""
+        """Describe which of the paper's numbers can be compared."""
         if scale == "paper":
             return ""
         return (
@@ -215,12 +212,12 @@ class Experiment:
         )
 
     def figure_note(self, scale: str) -> str:
-        """Say how to read the figure of a table; empty where it needs no words."""
+        """Explain how to read the figure of a table; empty for no explanation."""
         return ""
 
 
 def unigram_floors(data: DataDescription, splits: Iterable[str]) -> dict[str, dict[str, float]]:
-    """Return the perplexity and loss in bits of word frequencies, of splits whose data has them."""
+    """Return perplexity and loss (bits) of word frequencies, for splits that have them."""
     found: dict[str, dict[str, float]] = {}
     for split in splits:
         value = data.floors.number(split, "unigram", "ppl")

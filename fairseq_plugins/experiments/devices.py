@@ -29,13 +29,11 @@ def spread(recorded: Mapping[str, Any], devices: int) -> dict[str, Any]:
 
     Each device has at most the configuration's own batch at once.
 
-    Raises:
-        ValueError: there is no batch, or the devices cannot share it equally.
+    Raises ValueError: a batch size or update frequency is invalid, or the devices cannot share the
+    total batch equally.
     """
-    per_device, steps = (
-        recorded["dataset"].get("batch_size"),
-        recorded["optimization"]["update_freq"],
-    )
+    per_device = recorded["dataset"].get("batch_size")
+    steps = recorded["optimization"]["update_freq"]
     if per_device is not None and per_device < 1:
         raise ValueError(f"`dataset.batch_size` must be at least 1, but is {per_device} instead.")
     if len(steps) != 1 or steps[0] < 1:
@@ -63,7 +61,7 @@ def spread(recorded: Mapping[str, Any], devices: int) -> dict[str, Any]:
 
 
 def run_group(devices: Devices) -> str:
-    """Return the Hydra override of the group that says where a training runs."""
+    """Return the Hydra override of the group `run`: the place of a training."""
     is_node = devices.gpus == GPUS_PER_NODE
     return f"run={'slurm' if devices.srun else 'node8' if is_node else 'local'}"
 

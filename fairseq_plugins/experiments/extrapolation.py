@@ -121,12 +121,7 @@ class Extrapolation(Experiment):
             **metrics,
             "trained_length": found["trained_length"],
             "tokens": max((line["tokens"] for line in measured.values()), default=0),
-            "by_position": {
-                name: [
-                    None if loss is None else round(loss, DIGITS) for loss in line["by_position"]
-                ]
-                for name, line in measured.items()
-            },
+            "by_position": {n: _rounded(line["by_position"]) for n, line in measured.items()},
             "reasons": {n: line["reason"] for n, line in lines.items() if "reason" in line},
             "checkpoint": found["checkpoint"],
         }
@@ -202,8 +197,12 @@ class MaskedExtrapolation(Extrapolation):
         )
 
 
+def _rounded(losses: Sequence[float | None]) -> list[float | None]:
+    return [None if loss is None else round(loss, DIGITS) for loss in losses]
+
+
 def _adapted(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Describe the rows that measure another row's model with something changed."""
+    """Describe the rows that measure another row's model with a changed encoding or table."""
     rows = {(r["row"], a) for r in results if (a := TABLES[r["table"]].adapted.get(r["row"]))}
     changes = [
         f"`{row}` is `{a.of}` with `{' '.join(_changes(a))}`" for row, a in sorted(rows, key=str)

@@ -81,7 +81,7 @@ class Translation(Experiment):
 
 
 def _token_bleu(results: Sequence[Mapping[str, Any]]) -> str:
-    """Say how many results with a validation set's BLEU also have its BLEU of tokens."""
+    """Describe how many results with a validation set's BLEU also have its BLEU of tokens."""
     metrics = [one["metrics"] for one in results if "valid_bleu" in one["metrics"]]
     if not metrics:
         return ""

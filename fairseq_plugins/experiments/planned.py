@@ -41,8 +41,8 @@ class PlannedRun:
     Attributes:
         trainings: in order; without any, the run measures the checkpoint of `pretraining`.
         pretraining: the run whose checkpoint the trainings start from.
-        requested: the experiment as options change it, None for the table's own.
-        options: of the table's script, that change it.
+        requested: the experiment as changed by options, None for the table's own.
+        options: those options, of the table's script.
     """
 
     run: Run
@@ -85,7 +85,7 @@ class PlannedRun:
 
     @property
     def final(self) -> Training:
-        """Return the last training, from which other runs start."""
+        """The last training, from which other runs start."""
         return self.trainings[-1]
 
     @property
@@ -144,23 +144,20 @@ def plan_run(
 ) -> PlannedRun:
     """Plan one run.
 
-    start: a published model that replaces the model trained here that the run would start from.
+    start: a published model to start from, in place of a model that is trained here.
 
-    Raises:
-        ValueError: GPUs that cannot share the batch, or an option that the recipe lacks.
+    Raises ValueError: GPUs that cannot share the batch, or an option that the recipe lacks.
     """
-    experiment, pretraining = experiment_of(run.table), None
+    experiment, pretraining, published = experiment_of(run.table), None, None
     origin = experiment.origin_at(run.scale)
-    published = None
     if origin and origin.may_be_published:
         published = start or (
             PretrainedModel(default_checkpoint(), "") if run.scale == PUBLISHED else None
         )
     if origin and not published:
-        before = replace(
-            run, table=origin.table, row=origin.row or TABLES[run.table].model_of(run.row)
-        )
-        before = before if origin.same_seed else replace(before, seed=1)
+        row = origin.row or TABLES[run.table].model_of(run.row)
+        seed = run.seed if origin.same_seed else 1
+        before = replace(run, table=origin.table, row=row, seed=seed)
         pretraining = plan_run(configs, before, devices, start)
     planned: dict[str, Training] = {}
     control = TABLES[run.table].controls.get(run.row)

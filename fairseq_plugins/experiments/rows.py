@@ -1,4 +1,4 @@
-"""The rows of a table: which exist, which run by default, and checks of their names."""
+"""Rows of a table: known ones, those that run by default, and checks of their names."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,12 +64,9 @@ def check_rows(table: Table, configs: Path, asked: list[str]) -> list[str]:
 
 
 def check_row(runnable: Sequence[str], name: str, must_be: str) -> None:
-    """Refuse a name that is no row.
+    """Check the name of a row (ValueError: it is unknown; the message has the nearest name).
 
     runnable: names of rows. must_be: the beginning of the message, with the option.
-
-    Raises:
-        ValueError: with the nearest name.
     """
     if name not in runnable:
         hint = did_you_mean(name, runnable)

@@ -28,15 +28,8 @@ PREPARE = typed_command("scripts/prepare_start.sh")  # writes `default_checkpoin
 
 def train_command(recipe: str, overrides: Sequence[str], *, srun: bool = False) -> list[str]:
     """Return the command fairseq-hydra-train with Hydra overrides."""
-    return [
-        *(SRUN if srun else ()),
-        "fairseq-hydra-train",
-        "--config-dir",
-        "configs",
-        "--config-name",
-        recipe,
-        *overrides,
-    ]
+    command = ["fairseq-hydra-train", "--config-dir", "configs", "--config-name", recipe]
+    return [*(SRUN if srun else ()), *command, *overrides]
 
 
 def default_checkpoint() -> Path:
@@ -48,9 +41,9 @@ def default_checkpoint() -> Path:
 class PretrainedModel:
     """A published checkpoint of `pe_roberta` or fairseq's `roberta` that rows start from.
 
-    checkpoint: relative to the root. weights: their checksum, which identifies it in results; empty
-    if the file is missing. sizes: model options that follow from its weights; empty for those of
-    the recipe.
+    checkpoint: relative to the root. weights: their checksum, which identifies the model in
+    results; empty if the file is missing. sizes: model options that follow from its weights; empty
+    for those of the recipe.
     """
 
     checkpoint: Path = field(compare=False)
