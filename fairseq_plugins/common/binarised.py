@@ -36,12 +36,8 @@ _CHUNK = 1 << 22  # tokens checked at once
 def check_split(prefix: Path, symbols: int | None = None) -> None:
     """Check that the files of a split exist and are complete, undamaged and of the right format.
 
-    Args:
-        prefix: the path of both files without .idx and .bin.
-        symbols: size of the dictionary; None if unknown.
-
-    Raises:
-        DataError: a file fails a check; the message begins with its path.
+    prefix: the path of both files without .idx and .bin. symbols: size of the dictionary; None if
+    unknown. Raises DataError: a file fails a check; the message begins with its path.
     """
     index, tokens = (prefix.with_name(f"{prefix.name}.{end}") for end in ("idx", "bin"))
     for path in (index, tokens):
@@ -56,15 +52,10 @@ def check_split(prefix: Path, symbols: int | None = None) -> None:
 
 
 def copy_first(source: Path, target: Path, count: int) -> None:
-    """Copy the first sentences of a split, or all if there are fewer.
+    """Copy the first `count` sentences of a split, or all if there are fewer.
 
-    Args:
-        source: the path of both files without .idx and .bin.
-        target: that of the copies.
-        count: number of sentences.
-
-    Raises:
-        DataError: the index fails a check; the message begins with its path.
+    source, target: paths without .idx and .bin. Raises DataError: the index fails a check; the
+    message begins with its path.
     """
     index, tokens = (source.with_name(f"{source.name}.{end}") for end in ("idx", "bin"))
     kind, lengths = _read_index(index)
@@ -81,7 +72,7 @@ def copy_first(source: Path, target: Path, count: int) -> None:
 
 
 def is_mapped(index: Path) -> bool:
-    """Return whether a .idx is not of one of fairseq's older formats."""
+    """Return whether a .idx is of the format of `check_split`, not of an older one."""
     with index.open("rb") as file:
         return not file.read(len(_MAGIC)).startswith(_OTHERS)
 

@@ -81,23 +81,23 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 def weights_checksum(state: Mapping[str, torch.Tensor]) -> str:
     """Return the SHA-256 of a model's weights, without those of its output head.
 
-    Other than a file's, it is the same with other versions. A model that is published without an
-    output head gets one at random, whose last bits differ between kinds of processors.
+    Unlike a file's checksum, it does not depend on versions. A model that is published without an
+    output head gets a random one, whose last bits differ between kinds of processors.
 
     Args:
         state: the weights by name, on the CPU.
     """
-    found = hashlib.sha256()
+    checksum = hashlib.sha256()
     for name in sorted(state):
         if ".lm_head." not in name:
             weight = state[name].contiguous()
-            found.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
-            found.update(weight.reshape(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()
+            checksum.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
+            checksum.update(weight.reshape(-1).view(torch.uint8).numpy().data)
+    return checksum.hexdigest()
 
 
 def check_what_fairseq_reads() -> None:
-    """Have fairseq's own commands refuse the checkpoints that `read_checkpoint` refuses.
+    """Make fairseq's own commands check each checkpoint by `read_checkpoint`.
 
     fairseq-generate and its like hand the options of a checkpoint to OmegaConf, which would put
     variables of the environment in place of ``${oc.env:NAME}``, and then into logs and errors.

@@ -28,7 +28,7 @@ class WorkError(ValueError):
 def checkpoint_given_by(option: str, must: str = "be a usable checkpoint") -> Iterator[None]:
     """Begin the message of a CheckpointError in the block with the option that gave the file.
 
-    must: what the option has to do, after "must".
+    must: the requirement, after "must" in the message.
     """
     try:
         yield

@@ -48,7 +48,8 @@ def exit_status(program: str, work: Callable[[], int | None]) -> int:
     """Run a command's work and print errors to standard error.
 
     Returns:
-        What the work returns, 0 for None; 2 for invalid input (a ValueError), 1 if it failed.
+        The status that the work returns, 0 for None; 2 for invalid input (a ValueError), 1 if it
+        failed.
     """
     try:
         return work() or 0

@@ -29,7 +29,7 @@ def exclusive_lock(
 
     Args:
         path: the lock file.
-        what: what is locked, for messages.
+        what: name of the locked work, for messages.
         wait: called with a message before waiting for another process; None to raise Busy.
         pause: sleeps between two attempts, and may raise to end the waiting.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 LEAST = 4096  # entries from which a matrix is packed
 LARGEST = 9999  # units of the largest number, four digits
-_MISSING = -(2**15)  # stands for what is no finite number
+_MISSING = -(2**15)  # for NaN and infinities
 _KEYS = {"shape", "unit", "int16"}
 NOTE = (
     "Matrices are rounded to multiples of their unit, a 9999th of the largest number: unit * "
@@ -36,6 +36,6 @@ def is_packed(value: Any) -> bool:
 
 
 def unpack(value: Mapping[str, Any]) -> np.ndarray:
-    """Return a packed matrix (N, M), with NaN for what is no finite number."""
+    """Return a packed matrix (N, M), with NaN for numbers that are not finite."""
     units = np.frombuffer(zlib.decompress(base64.b64decode(value["int16"])), "<i2")
     return np.where(units == _MISSING, np.nan, units * value["unit"]).reshape(value["shape"])

@@ -47,7 +47,7 @@ class Page:
 
     Attributes:
         title: in Markdown.
-        caption: what is measured, on what; one line.
+        caption: the measurement and its data; one line.
         result: the table or picture that readers come for, and how to read it.
         sections: all else, in order.
     """
@@ -77,10 +77,10 @@ def bullets(sentences: Sequence[str]) -> str:
     return "\n".join(f"- {sentence}" for sentence in sentences)
 
 
-def figure_section(title: str, name: str, note: str = "", heading: str = "Figure") -> Section:
+def figure_section(title: str, name: str, note: str = "") -> Section:
     """Return the section with a figure, its SVG and the JSON of its numbers."""
     files = f"As [SVG]({name}.svg); its numbers are in [{name}.json]({name}.json)."
-    return Section(heading, [f"![{title} as a figure]({name}.png)", *filter(None, [note]), files])
+    return Section("Figure", [f"![{title} as a figure]({name}.png)", *filter(None, [note]), files])
 
 
 def site_link(page: str, what: str = "the same to sort and to filter") -> str:
@@ -97,7 +97,7 @@ def figure_site_link(stem: Path) -> list[str]:
 
 
 def escape_html(text: str) -> str:
-    """Escape every tag in Markdown, which passes HTML through; results may be of anybody.
+    """Escape every tag in Markdown, which passes HTML through; results may come from anyone.
 
     Tags in code are escaped too, since a text may forge the end of code.
     """

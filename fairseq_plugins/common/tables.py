@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from tabulate import DataRow, TableFormat, tabulate
 
+DASH = "-"  # a cell without a number
 _ROW = DataRow("| ", " | ", " |")
 _LAYOUT = TableFormat(None, None, None, None, _ROW, _ROW, padding=0, with_header_hide=None)
 
@@ -25,6 +26,3 @@ def columns(rows: Sequence[Sequence[str]], *, left: int | None = None) -> str:
     words = len(rows[0]) if left is None else left
     sides = ["left" if i < words else "right" for i in range(len(rows[0]))]
     return tabulate(rows, tablefmt="plain", colalign=sides, disable_numparse=True)
-
-
-DASH = "-"  # a cell without a number

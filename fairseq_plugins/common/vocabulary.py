@@ -58,8 +58,7 @@ def check_vocabulary(checkpoint: Path, state: Mapping[str, Any], *vocabularies: 
 
     state: content of the checkpoint. vocabularies: the model's; for translation, source and target.
 
-    Raises:
-        CheckpointError: with both sizes, both digests, or the first token that differs.
+    Raises CheckpointError: naming both sizes, both digests, or the first token that differs.
     """
     for vocabulary in vocabularies:
         _check_size(checkpoint, state["model"], vocabulary)

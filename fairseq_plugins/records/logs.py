@@ -12,10 +12,11 @@ from typing import Any
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
 _OBJECT = re.compile(r"^\{", re.MULTILINE)
 _DEVICES = re.compile(r"training on (\d+) devices")
-# Commands that write a page print one of these before its path, at the end.
+# One of these precedes the path of a page, at the end of the command that writes it.
 THE_PAGE = "The whole table: "
 _PAGE_IS_MADE = (THE_PAGE, "written: ")
 MOST_POINTS = 40  # of a recorded curve
+SHOWN_LINES = 8  # of a failed command's log
 _COUNTS = ("num_updates", "wall")  # ends of keys whose numbers must be finite
 CURVE_DIGITS = 5  # significant digits
 _EVALUATED = re.compile(r"Loss \(base 2\): (\S+), Perplexity: ")
@@ -102,7 +103,7 @@ def read_devices(path: Path) -> int | None:
     """Read how many devices the last process of a training used; None if the log lacks it."""
     if not path.is_file():
         return None
-    found = [match[1] for line in _lines(path) if (match := _DEVICES.search(line))]
+    found = _DEVICES.findall(path.read_text(errors="replace"))
     return int(found[-1]) if found else None
 
 
@@ -111,7 +112,7 @@ def read_evaluation_loss(path: Path) -> float:
 
     Raises ValueError: there is none, or it is not finite.
     """
-    found = [match[1] for line in _lines(path) if (match := _EVALUATED.search(line))]
+    found = _EVALUATED.findall(path.read_text(errors="replace"))
     return _last_loss(found, "fairseq-eval-lm", "evaluated")
 
 
@@ -195,11 +196,11 @@ def read_json(path: Path) -> dict[str, Any]:
     raise ValueError("the command printed no JSON object")
 
 
-def last_lines(path: Path, count: int = 8) -> list[str]:
-    """Return the last lines of a log that are not blank."""
+def last_lines(path: Path) -> list[str]:
+    """Return the last `SHOWN_LINES` lines of a log that are not blank."""
     if not path.exists():
         return []
-    return [line.rstrip() for line in _lines(path) if line.strip()][-count:]
+    return [line.rstrip() for line in _lines(path) if line.strip()][-SHOWN_LINES:]
 
 
 def says_page(path: Path) -> bool:

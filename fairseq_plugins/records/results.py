@@ -39,15 +39,12 @@ def training_metrics(trainings: Sequence[TrainingLog], train_seconds: float) -> 
 
 
 def check_result(result: Any, metrics: type[MetricsSchema]) -> None:
-    """Refuse an invalid result of an experiment with these metrics.
-
-    Raises ValueError: naming the first key that is missing or has a wrong value.
-    """
+    """Validate a result with these metrics (ValueError: naming a missing or wrong key)."""
     _check(ResultSchema[metrics], result)  # type: ignore[valid-type]
 
 
 def check_data(described: Any) -> None:
-    """Refuse an invalid description of data (ValueError: as `check_result` does)."""
+    """Validate a description of data (ValueError: as for `check_result`)."""
     _check(DataDescription, described)
 
 
@@ -67,9 +64,7 @@ def _check(schema: type[BaseModel], value: Any) -> None:
 def load_result(path: Path, metrics: type[MetricsSchema]) -> Result:
     """Read a result from a file of any name.
 
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is not a valid result.
+    Raises OSError, or ValueError if it is not a valid result.
     """
     content = from_json(path.read_bytes(), allow_inf_nan=False)
     result: Result = complete_result(content, path.parent)
@@ -82,7 +77,7 @@ def read_result(
 ) -> Result | None:
     """Read <results>/<table>/<scale or study>/<name>.json; None if it is missing or invalid.
 
-    say: called with what is wrong with an invalid file.
+    say: called with the error of an invalid file.
     """
     try:
         result = load_result(path, metrics)
@@ -120,7 +115,7 @@ def curves_of(result: Result) -> dict[tuple[str, str], list[tuple[int, float]]]:
 def mismatch(
     result: Result, run: Run, config: Mapping[str, Any], data: Mapping[str, Any] | None
 ) -> list[str]:
-    """Say how a result differs from what a run would record; empty if it does not.
+    """List the differences between a result and the record of a run with this configuration.
 
     data: description of the run's data; None if it is missing and cannot be compared.
     """
@@ -136,7 +131,7 @@ def mismatch(
 
 
 def read_results(folder: Path, metrics: type[MetricsSchema], say: Say) -> list[Result]:
-    """Read all results in a folder; `say` is called with what is wrong with invalid files."""
+    """Read all results in a folder; `say` is called with the error of each invalid file."""
     found = (read_result(path, metrics, say) for path in sorted(folder.glob("*.json")))
     return metrics.comparable([result for result in found if result is not None])
 
@@ -148,11 +143,7 @@ def newest_by_attention(results: Iterable[Result]) -> dict[str, Result]:
 
 
 def other_data(results: Sequence[Result]) -> dict[str, str]:
-    """Find the results whose data differ from the newest one's under their attention.
-
-    Returns:
-        A sentence on each, by the name of its run.
-    """
+    """Describe, by run name, each result whose data differ from the newest with its attention."""
     newest, found = newest_by_attention(results), dict[str, str]()
     for result in results:
         name = run_of(result).name

@@ -8,7 +8,7 @@ from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.metrics import MetricsSchema
 from fairseq_plugins.records.results import Result, Say, read_results
 
-# Columns, and what they hold.
+# Columns and their descriptions.
 COLUMNS = {
     "paper": "the paper of the table",
     "table": "the table's name, as `fairseq-pe table` takes it",
@@ -29,7 +29,7 @@ def read_tidy(
 ) -> Iterator[dict[str, Any]]:
     """Read every result below a folder, of tables with their metrics, as rows with keys `COLUMNS`.
 
-    say: gets a sentence on each file that is no result.
+    say: called with the error of each invalid file.
     """
     for table, metrics in tables:
         for scale in sorted((folder / table.name).glob("*/")):
