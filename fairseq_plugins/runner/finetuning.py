@@ -31,8 +31,6 @@ RECORD = "finetune.json"  # in the folder of a model: settings, scores and the c
 _MEASURED = ("metrics", "commit")  # its keys that are no settings
 _SAMPLE = 256  # tokens of a sample to adapt on
 _WARMUP = 0.06  # of the updates, as in the recipes of GLUE
-# Few examples are epochs of few updates, each of which would validate and save for seconds.
-_NOT_AT_EPOCHS = ("checkpoint.save_interval=1000000", "dataset.validate_interval=1000000")
 _REPORTS = 30  # log lines of a training
 
 
@@ -123,7 +121,7 @@ class FineTuning:
         return [*adapting, self._tuning(adapting[0] if adapting else None)]
 
     def _adapting(self) -> Training:
-        text, updates = self.data.text, self.settings.adapt_updates
+        text = self.data.text
         assert text is not None, "text is prepared where a model is adapted"
         training = self._training(
             "adapted",
@@ -132,15 +130,12 @@ class FineTuning:
             "+adapted=published",
             f"task.data={hydra_word(text.as_posix())}",
             f"task.tokens_per_sample={self._within_start(_SAMPLE)}",
-            f"optimization.max_update={updates}",
-            f"lr_scheduler.warmup_updates={math.ceil(_WARMUP * updates)}",
-            f"checkpoint.save_interval_updates={max(1, updates // 4)}",
-            *_reporting(updates),
+            *_schedule(self.settings.adapt_updates, saves=4),
         )
         return training.starting_published(self.start, "model.init_from")
 
     def _tuning(self, adapted: Training | None) -> Training:
-        labels, settings, updates = self.data.task.labels, self.settings, self.updates
+        labels, settings = self.data.task.labels, self.settings
         training = self._training(
             "tuned",
             "glue_stsb" if labels.is_number else "glue_sst2",
@@ -151,11 +146,8 @@ class FineTuning:
             f"task.max_positions={self._within_start(settings.max_length)}",
             f"criterion.classification_head_name={HEAD}",
             f"dataset.batch_size={settings.batch_size}",
-            f"optimization.max_update={updates}",
             f"optimization.lr=[{settings.learning_rate:g}]",
-            f"lr_scheduler.warmup_updates={math.ceil(_WARMUP * updates)}",
-            f"checkpoint.save_interval_updates={max(1, updates // 2)}",
-            *_reporting(updates),
+            *_schedule(self.updates, saves=2),
         )
         if adapted is not None:
             return training.starting_from(adapted)
@@ -224,7 +216,7 @@ class FineTuning:
     def _described(self) -> dict[str, Any]:
         adapt = self.settings.adapt_updates if self.settings.changes_start else None
         return {
-            **{k: v for k, v in vars(self.settings).items() if k != "adapt_updates"},
+            **vars(self.settings),
             "adapt_updates": adapt,
             "seed": self.seed,
             "start": self.start.weights,
@@ -257,6 +249,14 @@ class FineTuning:
                 progress.say(f"{self.name}: adapted; cosine to the start's last layer {cosine:.3f}")
 
 
-def _reporting(updates: int) -> tuple[str, ...]:
-    """Return settings of a training that reports often, and saves and validates seldom."""
-    return (f"common.log_interval={max(1, updates // _REPORTS)}", *_NOT_AT_EPOCHS)
+def _schedule(updates: int, saves: int) -> tuple[str, ...]:
+    """Return the Hydra overrides of a training that logs often, and saves and validates seldom."""
+    return (
+        f"optimization.max_update={updates}",
+        f"lr_scheduler.warmup_updates={math.ceil(_WARMUP * updates)}",
+        f"checkpoint.save_interval_updates={max(1, updates // saves)}",
+        f"common.log_interval={max(1, updates // _REPORTS)}",
+        # Few examples are epochs of few updates, each of which would validate and save for seconds.
+        "checkpoint.save_interval=1000000",
+        "dataset.validate_interval=1000000",
+    )
