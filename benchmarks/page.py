@@ -16,7 +16,7 @@ from benchmarks.record import Result
 from fairseq_plugins.analysis.figure_files import draw_lines
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_text, writing
-from fairseq_plugins.common.pages import Page, Section, bullets, made, site_link
+from fairseq_plugins.common.pages import Page, Section, bullets, provenance_section, site_link
 from fairseq_plugins.common.pictures import save_png
 from fairseq_plugins.common.tables import DASH, markdown_table
 
@@ -102,7 +102,9 @@ def render(device: str, results: Mapping[str, Result], summaries: Mapping[str, s
     sections.append(Section("Targets of this project", [_targets(device, results)]))
     if results:
         method = f"{'One thread. ' * is_cpu}{_METHOD}"
-        sections.append(made(method, origin([*results.values()]), site_link("speed.html")))
+        sections.append(
+            provenance_section(method, origin([*results.values()]), site_link("speed.html"))
+        )
     result = [] if results else ["No benchmark is done yet."]
     return Page(f"Benchmarks on a {device.upper()}", caption, result, sections).markdown()
 

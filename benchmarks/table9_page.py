@@ -8,7 +8,7 @@ from benchmarks.page import TABLE_9, origin, spread
 from benchmarks.record import Result, read_result
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_text, writing
-from fairseq_plugins.common.pages import Page, Section, bullets, made, site_link
+from fairseq_plugins.common.pages import Page, Section, bullets, provenance_section, site_link
 from fairseq_plugins.common.pictures import save_png
 from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers.lrpe_speed import LABELS, LRPE, SPEEDS
@@ -61,7 +61,7 @@ def render(scale: str, cells: Cells) -> str:
     page = table(("target", "ours", "verdict"), aimed)
     sections.append(Section("Targets of this project", [about, page], is_folded=True))
     if cells:
-        sections.append(made(origin([*cells.values()]), site_link("speed.html")))
+        sections.append(provenance_section(origin([*cells.values()]), site_link("speed.html")))
     caption, notes = describe(cells)
     result = [table(("paper", "ours", "quartiles"), measured), bullets(notes)]
     return Page(f"LRPE, Table 9, on a {scale.upper()}", caption, result, sections).markdown()

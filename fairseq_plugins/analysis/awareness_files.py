@@ -17,7 +17,13 @@ from fairseq_plugins.analysis.awareness import (
 from fairseq_plugins.analysis.figure_files import Panel, draw_panels, round_digits
 from fairseq_plugins.analysis.position_rows import added_scores, build_plain, embeds, input_rows
 from fairseq_plugins.common.files import write_json
-from fairseq_plugins.common.pages import Page, Section, bullets, figure_site_link, made
+from fairseq_plugins.common.pages import (
+    Page,
+    Section,
+    bullets,
+    figure_site_link,
+    provenance_section,
+)
 from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.common.tables import columns, markdown_table
 from fairseq_plugins.encodings import ENCODINGS, expand_name
@@ -199,7 +205,7 @@ def page(measured: Sequence[MeasuredEncoding], lengths: Sequence[int], folder: P
         picture = f"![Vectors of a sequence of {length}](length_{length}.png)"
         sections.append(Section(heading, [picture]))
     svg = ", ".join(f"[length {n}](length_{n}.svg)" for n in lengths)
-    origin = made(
+    origin = provenance_section(
         "The vectors are what an encoding adds to a sentence that repeats one word, so that "
         "encodings that depend on words or change them are measured too.",
         f"As SVG: {svg}. The numbers are in [awareness.json](awareness.json). Made by `{COMMAND} "

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairseq_plugins.common import matrices
 from fairseq_plugins.common.files import write_json
-from fairseq_plugins.common.pages import Page, bullets, figure_site_link, made
+from fairseq_plugins.common.pages import Page, bullets, figure_site_link, provenance_section
 from fairseq_plugins.common.pictures import save_picture
 
 DIGITS = 4  # significant digits of numbers
@@ -95,7 +95,7 @@ def write_figure(
         f"Made by `{command}`."
     )
     models = [bullets(figure.models)] if figure.models else []
-    origin = made(*models, files, *figure_site_link(stem))
+    origin = provenance_section(*models, files, *figure_site_link(stem))
     caption = f"**The paper found**: {paper}"
     page = Page(title, caption, [*result, *figure.paragraphs], [origin])
     page.write(stem.with_suffix(".md"))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from fairseq_plugins.common.files import write_text
 
-MADE = "How this was made"  # heading of the provenance
 # The beginning of a tag, except fairseq's special symbols.
 _TAG = re.compile(r"<(?!(?:/?s|pad|unk|mask)>)(?=[A-Za-z/!?])")
 
@@ -67,9 +66,9 @@ class Page:
         write_text(path, self.markdown())
 
 
-def made(*parts: str) -> Section:
-    """Return the folded section on how results were made."""
-    return Section(MADE, parts, is_folded=True)
+def provenance_section(*parts: str) -> Section:
+    """Return the folded section with the provenance of results."""
+    return Section("How this was made", parts, is_folded=True)
 
 
 def bullets(sentences: Sequence[str]) -> str:

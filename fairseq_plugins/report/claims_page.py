@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.files import write_json
-from fairseq_plugins.common.pages import Page, Section, bullets, made
+from fairseq_plugins.common.pages import Page, Section, bullets, provenance_section
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers import CLAIMS, UNJUDGED
@@ -126,7 +126,7 @@ def render_claims(
         sections.append(Section("Claims without a verdict", [table]))
     if missing := _missing(claims, verdicts):
         sections.append(Section("What is missing", missing))
-    sections.append(made(bullets(_METHOD), _SITE))
+    sections.append(provenance_section(bullets(_METHOD), _SITE))
     caption = f"{len(claims)} claims, each judged by the 95 % interval of its effect."
     return Page("What the papers claim, and what the results say", caption, result, sections)
 

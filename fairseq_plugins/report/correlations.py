@@ -8,7 +8,14 @@ from typing import Any, ClassVar
 
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_json
-from fairseq_plugins.common.pages import Page, Section, bullets, figure_section, made, site_link
+from fairseq_plugins.common.pages import (
+    Page,
+    Section,
+    bullets,
+    figure_section,
+    provenance_section,
+    site_link,
+)
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers.bert_correlations import (
@@ -170,7 +177,7 @@ class Correlations:
         printed = [again, table(theirs, lambda n: n.ours or DASH)]
         sections += [
             Section("From the paper's own tables", printed),
-            made(
+            provenance_section(
                 f"From the runs of [Table 2](../bert_table2/{scale}.md) (properties), "
                 f"[Table 3](../bert_table3/{scale}.md) and [Table 4](../bert_table4/{scale}.md) "
                 "(performances).",

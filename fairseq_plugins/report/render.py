@@ -3,7 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from fairseq_plugins.common.extras import is_installed
-from fairseq_plugins.common.pages import Page, Section, bullets, figure_section, made, site_link
+from fairseq_plugins.common.pages import (
+    Page,
+    Section,
+    bullets,
+    figure_section,
+    provenance_section,
+    site_link,
+)
 from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.papers.tables import MARK, Figure, Row, Table
@@ -81,7 +88,7 @@ def render(
     if results:
         what = "the same to sort, with the runs behind each number, their commands and settings"
         link = site_link(f"{table.name}-{name}.html", what)
-        sections.append(made(bullets(about.provenance), link))
+        sections.append(provenance_section(bullets(about.provenance), link))
     return Page(f"{table.source}, {title}", about.headline, [*filter(None, result)], sections)
 
 
@@ -95,7 +102,9 @@ def figure_page(table: Table, figure: Figure, scale: str, results: Sequence[Resu
         f"those of [{table.source}](../{table.name}/{scale}.md).",
     ]
     notes = Section("Notes", [bullets(about.notes)])
-    origin = made(bullets(about.provenance), site_link(anchor, "lines to hide and to show"))
+    origin = provenance_section(
+        bullets(about.provenance), site_link(anchor, "lines to hide and to show")
+    )
     return Page(f"{figure.source}, scale `{scale}`", about.headline, result, [notes, origin])
 
 
