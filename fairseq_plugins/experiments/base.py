@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log2
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from fairseq_plugins.attention import check_compatible
 from fairseq_plugins.common.provenance import DATA_FILES
@@ -91,6 +91,7 @@ class Experiment:
     data_files: tuple[str, ...] = DATA_FILES
     origin: InitialCheckpoint | None = None
     origins: Mapping[str, InitialCheckpoint] = field(default_factory=dict)
+    trains: ClassVar[bool] = True  # False: the checkpoint of the origin is measured
     leaves: tuple[str, ...] = ()
     settings: str = LRPE_SETTINGS
     shown: str = ""
@@ -104,8 +105,8 @@ class Experiment:
         return {"attention_type": word}
 
     def variants(self, scale: str) -> Sequence[Variant]:
-        """Return the trainings of a run; if there are none, its initial checkpoint is measured."""
-        return [Variant("", self.recipe)]
+        """Return the trainings of a run at a scale."""
+        return [Variant("", self.recipe)] if self.trains else []
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
         """Return the commands that measure a training, with paths relative to the root."""

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, model_validator
 from fairseq_plugins.experiments.base import Experiment, Metrics, Step
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.experiments.mlm import MASKED_LANGUAGE_MODEL
-from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
+from fairseq_plugins.experiments.training import InitialCheckpoint, Training
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.extrapolation import FACTORS, SLIDING, length_metric
 from fairseq_plugins.papers.tables import Adapted
@@ -81,9 +81,7 @@ class Extrapolation(Experiment):
     factors: tuple[int, ...] = FACTORS
     protocols: tuple[str, ...] = ("bits",)
     split: str = "test"
-
-    def variants(self, scale: str) -> Sequence[Variant]:
-        return []
+    trains = False
 
     def at_lengths(self, factors: tuple[int, ...]) -> Self:
         return replace(self, factors=factors)

@@ -8,7 +8,7 @@ from typing import Any
 from fairseq_plugins.experiments.adapted import BERT_ADAPTED
 from fairseq_plugins.experiments.base import Experiment, Metrics, Step, scales
 from fairseq_plugins.experiments.mlm import BERT_CONTINUED
-from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
+from fairseq_plugins.experiments.training import InitialCheckpoint, Training
 from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.metrics import Count, NotNegative, StartedMetrics
@@ -38,8 +38,7 @@ class IdenticalWords(Experiment):
     of `words` and the `length` of the sentences.
     """
 
-    def variants(self, scale: str) -> Sequence[Variant]:
-        return []
+    trains = False
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
         device = () if gpus else ("--cpu",)

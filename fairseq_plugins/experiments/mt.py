@@ -11,7 +11,7 @@ from pydantic import ConfigDict
 from fairseq_plugins.common.data_commands import COMMANDS
 from fairseq_plugins.evaluation.bleu_by_length import LEAST
 from fairseq_plugins.experiments.base import Experiment, Metrics, Scale, Step, scales
-from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
+from fairseq_plugins.experiments.training import InitialCheckpoint, Training
 from fairseq_plugins.papers.extrapolation import bleu_metric
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.metrics import (
@@ -179,8 +179,7 @@ class BleuByLength(MetricsSchema):
 class TranslationLengths(Translation):
     """BLEU by the length of the source, of Table 4's model of the same row and seed."""
 
-    def variants(self, scale: str) -> Sequence[Variant]:
-        return []
+    trains = False
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
         decode = generate(training, checkpoint, "test", gpus)
