@@ -1,4 +1,4 @@
-"""Atomic writing of files, and reading of plain or packed ones."""
+"""Atomic writing of files, reading of plain or packed ones, and short names."""
 
 import errno
 import gzip
@@ -6,6 +6,7 @@ import itertools
 import json
 import lzma
 import os
+import re
 import secrets
 import stat
 import zlib
@@ -129,6 +130,11 @@ def read_bytes(path: Path) -> bytes:
     """Read a whole file, unpacked as `reading` does."""
     with reading(path) as stream:
         return stream.read()
+
+
+def short_stem(path: Path) -> str:
+    """Return the start of a file's name, of at most 20 letters, digits and underscores."""
+    return re.sub(r"[^A-Za-z0-9]+", "_", path.name.partition(".")[0])[:20]
 
 
 def missing_packed(folder: Path, names: Iterable[str]) -> list[str]:

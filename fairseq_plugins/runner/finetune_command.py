@@ -2,14 +2,13 @@
 
 import argparse
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from fairseq_plugins.common.cpu import usable_cores
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.files import read_bytes, write_bytes, write_text
+from fairseq_plugins.common.files import read_bytes, short_stem, write_bytes, write_text
 from fairseq_plugins.common.provenance import commit, describe_data
 from fairseq_plugins.common.root import ROOT, configs_folder, data_folder, from_root, root_folder
 from fairseq_plugins.data.measure import sha256
@@ -115,7 +114,7 @@ def _check_start_and_encodings(args: argparse.Namespace) -> None:
 
 def _plan(args: argparse.Namespace, task: GlueTask) -> list[FineTuning]:
     """Prepare the data, and plan all fine-tunings, seed by seed."""
-    folder = ROOT / root_folder("checkpoints") / "finetune" / _stem(args.data)
+    folder = ROOT / root_folder("checkpoints") / "finetune" / short_stem(args.data)
     output = args.output.absolute() if args.output else folder
     start = PretrainedModel.read_sizes(ROOT, args.start)
     settings = [
@@ -141,10 +140,6 @@ def _adapt_updates(data: Data) -> int:
     return min(MOST_UPDATES, max(FEWEST_UPDATES, PASSES * tokens // TOKENS_OF_AN_UPDATE))
 
 
-def _stem(path: Path) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "_", path.name.partition(".")[0])[:20]
-
-
 def _prepare(args: argparse.Namespace, task: GlueTask, *, adapts: bool) -> Data:
     """Make the data folder of the examples and, if a model is adapted, that of plain text."""
     given = {"train": args.data, "valid": args.valid, "test": args.predict}
@@ -152,7 +147,7 @@ def _prepare(args: argparse.Namespace, task: GlueTask, *, adapts: bool) -> Data:
     sums = {name: sha256(path) for name, path in paths.items()}
     pieces = load_tokenizer(args.start.parent)
     sums["tokenizer"] = pieces.fingerprint()
-    name = f"finetune-{_stem(args.data)}-{'-'.join(one[:6] for one in sums.values())}"
+    name = f"finetune-{short_stem(args.data)}-{'-'.join(one[:6] for one in sums.values())}"
     total = len(read_split(args.data, task, task.split("train")).examples)
     held_out = None if args.valid else custom.held_out_size(total)
     task = replace(task, name="examples")

@@ -15,7 +15,7 @@ from fairseq_plugins.runner import checkpoints
 from fairseq_plugins.runner.journal import Journal
 from fairseq_plugins.runner.run_options import Retention
 
-MOST_NAMED = 3
+_MOST_NAMED = 3
 
 
 def read_journal(root: Path, planned: PlannedRun) -> Journal | None:
@@ -132,7 +132,11 @@ def _device(result: Result) -> str:
 
 def _most_common(words: Iterable[str]) -> str:
     """List the most frequent words, and count the others."""
-    ordered = [word for word, _ in Counter(words).most_common()]
-    more = len(ordered) - MOST_NAMED
-    named = ", ".join(ordered[:MOST_NAMED])
+    return shortened([word for word, _ in Counter(words).most_common()])
+
+
+def shortened(words: Sequence[str]) -> str:
+    """List the first words, and count the others."""
+    more = len(words) - _MOST_NAMED
+    named = ", ".join(words[:_MOST_NAMED])
     return f"{named} and {more} more" if more > 0 else named

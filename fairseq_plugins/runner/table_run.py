@@ -25,12 +25,10 @@ from fairseq_plugins.runner.launcher import Launcher, get_launchers
 from fairseq_plugins.runner.progress import Progress
 from fairseq_plugins.runner.run_execution import RunContext
 from fairseq_plugins.runner.run_options import RunOptions
-from fairseq_plugins.runner.run_state import is_recorded
+from fairseq_plugins.runner.run_state import is_recorded, shortened
 from fairseq_plugins.runner.slurm_job import Job
 from fairseq_plugins.runner.table_runner import Failure, TableRunner
 from fairseq_plugins.runner.worker_pool import environments, share_of_threads, side_by_side
-
-_MOST_NAMED = 3  # files that are not committed
 
 
 def dry_run(
@@ -129,12 +127,10 @@ def warn_of_changes(root: Path, commit: str, say: Callable[[str], None]) -> None
     """Warn, before training, if the code differs from the recorded commit."""
     if not commit.endswith("-dirty"):
         return
-    files = provenance.uncommitted(root)
-    more = f" and {len(files) - _MOST_NAMED} more" if len(files) > _MOST_NAMED else ""
     say(
         f"Warning: results are recorded as of {commit[:10]}-dirty, which means commit "
         f"{commit[:10]} and changes that nobody else has (new or changed: "
-        f"{', '.join(files[:_MOST_NAMED])}{more})."
+        f"{shortened(provenance.uncommitted(root))})."
     )
 
 

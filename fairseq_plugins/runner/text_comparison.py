@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from fairseq_plugins.common.cpu import usable_cores
 from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.files import short_stem
 from fairseq_plugins.common.locks import Busy, exclusive_lock
 from fairseq_plugins.common.root import ROOT, configs_folder, data_folder, from_root, root_folder
 from fairseq_plugins.data import one_text
@@ -70,7 +70,7 @@ def _planned_study(args: argparse.Namespace) -> Study:
     """Check encodings and name; return the study without its budget."""
     for row in args.encodings:
         check_row(runnable_rows(configs_folder(ROOT)), row, "A, B, ... must be")
-    stem = re.sub(r"[^A-Za-z0-9]+", "_", args.text.name.partition(".")[0])[:20]
+    stem = short_stem(args.text)
     name = args.name or "-".join([*args.encodings, args.attention, stem])[:64]
     # The digest keeps apart the data, and so the results, of two texts with one name.
     data = data_folder(f"{_DATA}{stem}-{args.merges}-{sha256(args.text)[:8]}")
