@@ -169,13 +169,8 @@ def _complete(training: Any, folder: Path) -> Any:
 def fault_of(path: Path) -> str:
     """Describe the first fault of a result's file, without its schema, which is slow to import.
 
-    The file must be complete JSON of the run that its path names, with finite metrics.
-
-    Args:
-        path: <results>/<table>/<scale or study>/<row>-<attention>-s<seed>.json.
-
-    Returns:
-        The fault, as "its metrics are not all finite"; empty for none.
+    The file must be complete JSON of the run that its path names, with finite metrics. Empty for no
+    fault. path: <results>/<table>/<scale or study>/<row>-<attention>-s<seed>.json.
     """
     try:
         found = read_content(path)

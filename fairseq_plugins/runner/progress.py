@@ -19,13 +19,8 @@ FINISHED = (DONE, SKIPPED, FAILED)
 
 PLAIN_INTERVAL = 10.0  # seconds between two lines of a run without a terminal
 REDRAW_INTERVAL = 0.2  # seconds; every worker asks for it several times a second
-_COLOURS = {
-    PRETRAINING: "yellow",
-    TRAINING: "yellow",
-    EVALUATING: "yellow",
-    DONE: "green",
-    FAILED: "red",
-}
+_COLOURS = dict.fromkeys((PRETRAINING, TRAINING, EVALUATING), "yellow")
+_COLOURS |= {DONE: "green", FAILED: "red"}
 
 
 @dataclass

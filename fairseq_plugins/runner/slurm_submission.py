@@ -3,7 +3,6 @@
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.records import submissions
@@ -71,7 +70,7 @@ def submit(
     new: dict[str, int] = {}
     for index, job in enumerate(jobs):
         there = queued.get(job.name)
-        # A page is made once more after what is submitted now.
+        # A page that waits in the queue is rendered again after the jobs submitted now.
         is_page = job.name.endswith(f"-{RENDER}")
         if there and not (is_page and set(job.finally_after) & new.keys()):
             print(f"{job.name}: {_in_queue(there)}")
@@ -83,7 +82,9 @@ def submit(
             print(f"Not submitted: {', '.join(left)}. The same command goes on with these.")
             return 1
         numbers[job.name] = new[job.name] = number
-        submissions.note(root, job.folder, _record(job, number))
+        runs = [list(key_of(run)) for run in job.runs]
+        record = {"name": job.name, "number": number, "runs": runs, "stage": job.stage}
+        submissions.note(root, job.folder, {**record, "after": list(job.after)})
         waits = [name for name in (*job.after, *job.finally_after) if name in numbers]
         after = f", after {', '.join(str(numbers[name]) for name in waits)}" if waits else ""
         print(f"{job.name}: job {number}{after}")
@@ -123,13 +124,3 @@ def _submit(root: Path, job: Job, numbers: Mapping[str, int]) -> int | None:
         print(f"{job.name}: sbatch ended with status {done.returncode}")
         return None
     return int(done.stdout.split(";")[0])
-
-
-def _record(job: Job, number: int) -> dict[str, Any]:
-    return {
-        "name": job.name,
-        "number": number,
-        "runs": [list(key_of(run)) for run in job.runs],
-        "stage": job.stage,
-        "after": list(job.after),
-    }

@@ -165,12 +165,10 @@ def run_table(
     options: RunOptions,
     launcher: Launcher | None = None,
 ) -> int:
-    """Train and measure all runs, `options.jobs` at once, and print the table.
+    """Train and measure all runs, `options.jobs` at once, print the table, return the exit status.
 
-    launcher: runs all commands in place of real ones.
-
-    Returns:
-        Exit status: 0 all done, 1 a run failed, 130 Ctrl-C, 143 SIGTERM, 138 SIGUSR1.
+    0: all done, 1: a run failed, 130: Ctrl-C, 143: SIGTERM, 138: SIGUSR1. launcher: runs all
+    commands in place of real ones.
     """
     interruption, report = Interruption(), get_report(root, table, scale, planned)
     outcomes: dict[Run, Failure | None] = {}  # of the runs that ended
