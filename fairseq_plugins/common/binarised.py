@@ -107,6 +107,6 @@ def _check_tokens(path: Path, kind: np.dtype, symbols: int) -> None:
         part = tokens[start : start + _CHUNK]
         if part.min() < 0 or part.max() >= symbols:
             raise DataError(
-                f"{path} must have tokens from 0 to {symbols - 1}, as its dictionary, but "
+                f"{path} must have tokens from 0 to {symbols - 1}, by its dictionary, but "
                 f"has {part.max() if part.min() >= 0 else part.min()}"
             )

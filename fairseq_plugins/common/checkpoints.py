@@ -173,11 +173,11 @@ def model_options(path: Path, checkpoint: Mapping[str, Any]) -> Any:
     """
     config = checkpoint.get("cfg")
     if not isinstance(config, Mapping | None):
-        raise CheckpointError(f"{path}: its options must be a table, but are {config!r:.40}")
+        raise CheckpointError(f"{path}: its options must be a mapping, but are {config!r:.40}")
     options = (config or {}).get("model") or checkpoint.get("args")
     if not isinstance(options, Mapping | argparse.Namespace | None):
         raise CheckpointError(
-            f"{path}: the options of its model must be a table, but are {options!r:.40}"
+            f"{path}: the options of its model must be a mapping, but are {options!r:.40}"
         )
     return options
 

@@ -47,9 +47,13 @@ class Lengths(MetricsSchema):
                 raise ValueError(f"{name} must be a number, or reasons must say why there is none")
         for factor in {*self.by_position, *self.reasons}:
             if f"ppl_{factor}" not in found:
-                raise ValueError(f"ppl_{factor} must be there, as by_position or reasons have it")
+                raise ValueError(
+                    f"ppl_{factor} must not be missing: by_position or reasons has {factor}"
+                )
         if not found or self.by_position.keys() & self.reasons.keys():
-            raise ValueError("by_position and reasons must have some lengths, none of them both")
+            raise ValueError(
+                "by_position and reasons must have at least one length, and none in common"
+            )
         return self
 
 

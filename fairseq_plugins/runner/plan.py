@@ -128,12 +128,12 @@ def _check_settings(configs: Path, planned: PlannedRun) -> None:
         ends = {key: budget[key] for key in ("max_update", "max_epoch")}
         if min(ends.values()) < 0 or not any(ends.values()):
             raise ValueError(
-                "`--set` must leave optimization.max_update or max_epoch above 0 and neither below "
-                f"it, but they are {ends['max_update']} and {ends['max_epoch']}."
+                "`--set` must leave optimization.max_update or max_epoch above 0, and none negative, "
+                f"but they are {ends['max_update']} and {ends['max_epoch']}."
             )
     for stack in planned.experiment.stacks(planned.trainings[-1].config["model"]):
         if stack.num_heads < 1:
-            raise ValueError(f"`--set` must leave attention heads, but has {stack.num_heads}.")
+            raise ValueError(f"`--set` must leave attention heads, but leaves {stack.num_heads}.")
         if stack.width % stack.num_heads:
             raise ValueError(
                 f"`--set` must leave a width that {stack.num_heads} attention heads share, but it "

@@ -334,7 +334,7 @@ class RunExecution:
             write_json(self.folder / UNWRITTEN, result)
             raise RunFailed(
                 f"{self.run.result} cannot be written ({error.strerror}); the result is in "
-                f"{self.run.folder / UNWRITTEN}, from where the same command takes it"
+                f"{self.run.folder / UNWRITTEN}, and the same command moves it from there"
             ) from None
 
 

@@ -415,7 +415,7 @@ def test_results_that_cannot_be_written_are_kept_and_taken_by_the_next_call(root
     for one in planned:
         kept = one.run.folder / "result.json"
         assert f"FAILED {one.run.name}: {one.run.result} cannot be written" in said
-        assert f"the result is in {kept}, from where the same command takes it" in said
+        assert f"the result is in {kept}, and the same command moves it from there" in said
         assert (root / kept).is_file()
     assert "FAILED results/table2/toy.md" in said
     assert "cannot be written" in status_of(root, planned[0]).reason
