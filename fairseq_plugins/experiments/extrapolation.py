@@ -48,12 +48,10 @@ class Lengths(MetricsSchema):
         for factor in {*self.by_position, *self.reasons}:
             if f"ppl_{factor}" not in found:
                 raise ValueError(
-                    f"ppl_{factor} must not be missing: by_position or reasons has {factor}"
+                    f"ppl_{factor} is missing, but by_position or reasons has {factor}"
                 )
         if not found or self.by_position.keys() & self.reasons.keys():
-            raise ValueError(
-                "by_position and reasons must have at least one length, and none in common"
-            )
+            raise ValueError("by_position and reasons must have some length, and none in common")
         return self
 
 

@@ -128,7 +128,7 @@ def _check_settings(configs: Path, planned: PlannedRun) -> None:
         ends = {key: budget[key] for key in ("max_update", "max_epoch")}
         if min(ends.values()) < 0 or not any(ends.values()):
             raise ValueError(
-                "`--set` must leave optimization.max_update or max_epoch above 0, and none negative, "
+                "`--set` must leave optimization.max_update or max_epoch above 0, none negative, "
                 f"but they are {ends['max_update']} and {ends['max_epoch']}."
             )
     for stack in planned.experiment.stacks(planned.trainings[-1].config["model"]):

@@ -113,7 +113,7 @@ def test_the_same_name_with_other_settings_is_refused(root, configs, capsys):
         (["--set", "optimization.update_freq=[1,4]"], "but is [1, 4] instead"),
         (
             ["--set", "optimization.max_update=0"],
-            "above 0, and none negative, but they are 0 and 0",
+            "above 0, none negative, but they are 0 and 0",
         ),
         (["--set", "optimization.max_update=-5"], "none negative, but they are -5 and 0"),
         (["--set", "common.seed=3"], "must leave common.seed to the table"),
