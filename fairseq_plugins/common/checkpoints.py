@@ -125,14 +125,14 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
         CheckpointError: the file does not exist.
     """
     with _reading(path):
-        found = torch.load(path, map_location="cpu", weights_only=True)
-        is_plain = isinstance(found, dict) and all(
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+        is_plain = isinstance(tensors, dict) and all(
             isinstance(name, str) and isinstance(value, torch.Tensor)
-            for name, value in found.items()
+            for name, value in tensors.items()
         )
         if not is_plain:
             raise DamagedCheckpoint(path, "it must hold tensors by name alone")
-        return dict(found)
+        return dict(tensors)
 
 
 def read_updates(path: Path) -> int:
@@ -226,8 +226,8 @@ def _reason(error: Exception) -> str:
     """Explain why a file could not be read, without PyTorch's advice to load it unsafely."""
     text = str(error)
     if "weights_only" not in text:
-        found = (text or type(error).__name__).splitlines()[0]
-        return f"it is truncated or not a checkpoint ({found})"
+        line = (text or type(error).__name__).splitlines()[0]
+        return f"it is truncated or not a checkpoint ({line})"
     if foreign := _FOREIGN.search(text):
         return f"it is not a checkpoint: it holds code ({foreign[1]}), which is not loaded"
     return "it is truncated or not a checkpoint (its pickle cannot be read)"

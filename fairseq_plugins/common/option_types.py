@@ -21,15 +21,15 @@ def words(option: str, known: Sequence[str] = ()) -> Callable[[str], list[str]]:
     """Return a type for comma-separated words, each once, among `known` if given."""
 
     def parse(text: str) -> list[str]:
-        found = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
-        if not found:
+        chosen = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+        if not chosen:
             raise ArgumentTypeError(f"`{option}` must name at least one, but is empty.")
-        for word in found:
+        for word in chosen:
             if known and word not in known:
                 raise ArgumentTypeError(
                     f"`{option}` must be among {', '.join(known)}, but has {word!r}."
                 )
-        return found
+        return chosen
 
     return parse
 
@@ -43,12 +43,12 @@ def numbers(option: str, least: int) -> Callable[[str], tuple[int, ...]]:
     """Return a type for comma-separated integers of at least `least`, each once."""
 
     def parse(text: str) -> tuple[int, ...]:
-        found = text.split(",")
-        if not all(w.isascii() and w.isdigit() and int(w) >= least for w in found):
+        texts = text.split(",")
+        if not all(w.isascii() and w.isdigit() and int(w) >= least for w in texts):
             raise ArgumentTypeError(
                 f"{option} must be numbers from {least} on joined by commas, but is {text!r}."
             )
-        return tuple(dict.fromkeys(map(int, found)))
+        return tuple(dict.fromkeys(map(int, texts)))
 
     return parse
 

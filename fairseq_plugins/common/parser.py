@@ -22,11 +22,11 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse arguments; errors about unknown words name the subcommand."""
-        found, rest = self.parse_known_args(args, namespace)
-        found.command_line = list(sys.argv[1:] if args is None else args)
+        parsed, rest = self.parse_known_args(args, namespace)
+        parsed.command_line = list(sys.argv[1:] if args is None else args)
         if rest:
-            _end(found.program, f"unrecognized arguments: {' '.join(rest)}")
-        return found
+            _end(parsed.program, f"unrecognized arguments: {' '.join(rest)}")
+        return parsed
 
     def error(self, message: str) -> NoReturn:
         """Print the error in a line and exit with 2."""

@@ -39,19 +39,19 @@ def describe_data(folder: Path) -> dict[str, Any]:
     """
     path = folder / "data.json"
     about = _read_object(path) if path.is_file() else {}
-    sizes = {found.name: count_symbols(found) for found in sorted(folder.glob("dict*.txt"))}
+    sizes = {one.name: count_symbols(one) for one in sorted(folder.glob("dict*.txt"))}
     size = sizes.get("dict.txt", sizes) or about.get("dictionary_size")
     return {**without_absolute_paths(about), "dictionary_size": size}
 
 
 def _read_object(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except ValueError as error:
         raise DataError(f"{path} is damaged: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise DataError(f"{path} is damaged: it is not a JSON object")
-    return found
+    return content
 
 
 def describe_all(folders: Mapping[str, Path]) -> dict[str, Any]:
@@ -85,11 +85,11 @@ def different_folders(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[
 
 def _by_folder(described: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Split a description into those of its folders by name; one folder has the name ""."""
-    found = {key: described.get(key) or {} for key in DATA_IDENTITY}
-    names = found["splits"].keys()
-    if not names or names != found["request"].keys():
-        return {"": found}
-    return {name: {key: one.get(name) for key, one in found.items()} for name in names}
+    fields = {key: described.get(key) or {} for key in DATA_IDENTITY}
+    names = fields["splits"].keys()
+    if not names or names != fields["request"].keys():
+        return {"": fields}
+    return {name: {key: one.get(name) for key, one in fields.items()} for name in names}
 
 
 def without_absolute_paths(value: Any) -> Any:
@@ -105,13 +105,13 @@ def without_absolute_paths(value: Any) -> Any:
 
 def portable(command: Sequence[str]) -> list[str]:
     """Shorten absolute paths in a command's words, after ``option=`` too."""
-    found = []
+    words = []
     for word in command:
         option, equals, value = word.rpartition("=")
         bare = value.strip("'")  # Hydra's quotes
         kept = without_absolute_paths(bare) if os.path.isabs(bare) else value
-        found.append(f"{option}{equals}{kept}")
-    return found
+        words.append(f"{option}{equals}{kept}")
+    return words
 
 
 def release() -> str:
@@ -143,9 +143,9 @@ def uncommitted(root: Path) -> list[str]:
 
 def committed(root: Path, folder: Path) -> set[Path]:
     """Return the files of a folder that equal their committed version."""
-    found = _git(root, "ls-files", "-z", "--", str(folder)) or ""
+    tracked = _git(root, "ls-files", "-z", "--", str(folder)) or ""
     changed = _git(root, "diff", "--relative", "--name-only", "-z", "HEAD", "--", str(folder)) or ""
-    return {Path(name) for name in set(found.split("\0")) - set(changed.split("\0")) if name}
+    return {Path(name) for name in set(tracked.split("\0")) - set(changed.split("\0")) if name}
 
 
 def digest(root: Path, paths: Iterable[Path]) -> str:
@@ -154,12 +154,12 @@ def digest(root: Path, paths: Iterable[Path]) -> str:
 
 
 def _digest(files: Mapping[str, Path]) -> str:
-    found = hashlib.sha256()
+    checksum = hashlib.sha256()
     for name in sorted(files, key=lambda name: name.split("/")):  # in the order of paths
         content = files[name].read_bytes()
-        found.update(name.encode() + b"\0")
-        found.update(len(content).to_bytes(8) + content)
-    return found.hexdigest()[:16]
+        checksum.update(name.encode() + b"\0")
+        checksum.update(len(content).to_bytes(8) + content)
+    return checksum.hexdigest()[:16]
 
 
 def sources(root: Path) -> str:
@@ -193,16 +193,16 @@ def versions() -> dict[str, str]:
 def _library_versions() -> Mapping[str, str]:
     import importlib.metadata  # slow to import; --help stays fast
 
-    found = {}
+    by_package = {}
     installed = importlib.metadata.packages_distributions()
     for package in _PACKAGES:
         module = package.replace("-core", "")
         distribution = installed.get(module, [package])[0]
         try:
-            found[package] = importlib.metadata.version(distribution)
+            by_package[package] = importlib.metadata.version(distribution)
         except importlib.metadata.PackageNotFoundError:
-            found[package] = "unknown"
-    return found
+            by_package[package] = "unknown"
+    return by_package
 
 
 def hardware(gpus: int, threads: int | None = None) -> dict[str, Any]:

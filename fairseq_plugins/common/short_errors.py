@@ -76,9 +76,9 @@ def _lack_of_cuda(error: BaseException) -> str:
 
     if torch.cuda.is_available() or not _is_raised_in(Path(torch.cuda.__file__).parent, error):
         return ""
-    found = str(error).splitlines()[0]
+    reason = str(error).splitlines()[0]
     return (
-        f"the options ask for a GPU, and PyTorch finds none here ({found}); on a CPU train with "
+        f"the options ask for a GPU, and PyTorch finds none here ({reason}); on a CPU train with "
         "`common.cpu=true common.fp16=false` (--cpu without --fp16), as a recipe's scales toy and "
         "mini do"
     )
@@ -94,10 +94,10 @@ def _damaged_dictionary(error: BaseException) -> str:
         return ""
     try:
         read_dictionary(Path(path))
-    except DataError as found:
-        return str(found)
-    except OSError as found:
-        return f"{path}: {found.strerror}"
+    except DataError as damage:
+        return str(damage)
+    except OSError as damage:
+        return f"{path}: {damage.strerror}"
     return f"{path}: {error}"
 
 

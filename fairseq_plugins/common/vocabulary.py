@@ -66,8 +66,8 @@ def check_vocabulary(checkpoint: Path, state: Mapping[str, Any], *vocabularies: 
     ours = digest(*(vocabulary.symbols for vocabulary in vocabularies))
     if known == ours:
         return
-    found = [find_dictionary(checkpoint, state, v.path.name) for v in vocabularies]
-    for vocabulary, trained_on in zip(vocabularies, found, strict=True):
+    dictionaries = [find_dictionary(checkpoint, state, v.path.name) for v in vocabularies]
+    for vocabulary, trained_on in zip(vocabularies, dictionaries, strict=True):
         if trained_on is not None:
             _compare(trained_on, vocabulary)
     paths = " and ".join(str(vocabulary.path) for vocabulary in vocabularies)
@@ -76,7 +76,7 @@ def check_vocabulary(checkpoint: Path, state: Mapping[str, Any], *vocabularies: 
             f"{paths} must have {checkpoint}'s words in their order (digest {known}), but has "
             f"digest {ours}"
         )
-    if None in found:
+    if None in dictionaries:
         logger.warning(
             "%s does not record its dictionary: only its number of tokens was compared with %s",
             checkpoint,

@@ -63,15 +63,15 @@ class Adapted(Experiment):
 
     def measure(self, training: Training, folder: Path) -> Metrics:
         tokens = total_batch(training.config) * training.config["task"]["tokens_per_sample"]
-        found = logs.read_validated(folder / "train.log", ("loss", "cosine"))
-        if not found:
+        measured = logs.read_validated(folder / "train.log", ("loss", "cosine"))
+        if not measured:
             raise ValueError("the training printed no validation")
-        best = min(found.values(), key=lambda numbers: numbers["loss"])
+        best = min(measured.values(), key=lambda numbers: numbers["loss"])
         return {
             "valid_error": best["loss"],
             "cosine": best["cosine"],
-            "cosines": [[step * tokens, one["cosine"]] for step, one in sorted(found.items())],
-            "tokens": max(found) * tokens,
+            "cosines": [[step * tokens, one["cosine"]] for step, one in sorted(measured.items())],
+            "tokens": max(measured) * tokens,
         }
 
     def combine(self, parts: Mapping[str, Metrics]) -> Metrics:
@@ -85,8 +85,8 @@ class Adapted(Experiment):
 
     def start_metrics(self, trainings: Sequence[Training], root: Path) -> Metrics:
         parts = {t.variant.name: self.measure(t, root / t.folder) for t in trainings}
-        found = self.combine(parts)
-        return {"start_cosine": found["cosine"], "start_tokens": found["tokens"]}
+        metrics = self.combine(parts)
+        return {"start_cosine": metrics["cosine"], "start_tokens": metrics["tokens"]}
 
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         tokens = sorted({result["metrics"]["tokens"] for result in results})

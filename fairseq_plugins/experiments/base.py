@@ -219,10 +219,10 @@ class Experiment:
 
 def unigram_floors(data: DataDescription, splits: Iterable[str]) -> dict[str, dict[str, float]]:
     """Return perplexity and loss (bits) of word frequencies, for splits that have them."""
-    found: dict[str, dict[str, float]] = {}
+    floors: dict[str, dict[str, float]] = {}
     for split in splits:
         value = data.floors.number(split, "unigram", "ppl")
         if value:
-            found[f"{split}_ppl"] = {"unigram": value}
-            found[f"{split}_loss"] = {"unigram": log2(value)}
-    return found
+            floors[f"{split}_ppl"] = {"unigram": value}
+            floors[f"{split}_loss"] = {"unigram": log2(value)}
+    return floors

@@ -40,17 +40,17 @@ class Lengths(MetricsSchema):
 
     @model_validator(mode="after")
     def _all_lengths_are_explained(self) -> Self:
-        found = self.__pydantic_extra__ or {}
-        for name, value in found.items():
+        perplexities = self.__pydantic_extra__ or {}
+        for name, value in perplexities.items():
             factor = name.removeprefix("ppl_").removesuffix(SLIDING)
             if (value is None) != (factor in self.reasons):
                 raise ValueError(f"{name} must be a number, or reasons must say why there is none")
         for factor in {*self.by_position, *self.reasons}:
-            if f"ppl_{factor}" not in found:
+            if f"ppl_{factor}" not in perplexities:
                 raise ValueError(
                     f"ppl_{factor} is missing, but by_position or reasons has {factor}"
                 )
-        if not found or self.by_position.keys() & self.reasons.keys():
+        if not perplexities or self.by_position.keys() & self.reasons.keys():
             raise ValueError("by_position and reasons must have some length, and none in common")
         return self
 
@@ -107,9 +107,9 @@ class Extrapolation(Experiment):
         ]
         return [Step("extrapolation.log", command, lambda log: self._read(logs.read_json(log)))]
 
-    def _read(self, found: Mapping[str, Any]) -> Metrics:
+    def _read(self, output: Mapping[str, Any]) -> Metrics:
         metrics: Metrics = {}
-        lines = found["lengths"]
+        lines = output["lengths"]
         for name, line in lines.items():
             for protocol in self.protocols:
                 suffix = SLIDING if protocol.startswith("sliding") else ""
@@ -119,11 +119,11 @@ class Extrapolation(Experiment):
         measured = {name: line for name, line in lines.items() if "reason" not in line}
         return {
             **metrics,
-            "trained_length": found["trained_length"],
+            "trained_length": output["trained_length"],
             "tokens": max((line["tokens"] for line in measured.values()), default=0),
             "by_position": {n: _rounded(line["by_position"]) for n, line in measured.items()},
             "reasons": {n: line["reason"] for n, line in lines.items() if "reason" in line},
-            "checkpoint": found["checkpoint"],
+            "checkpoint": output["checkpoint"],
         }
 
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -174,8 +174,8 @@ class MaskedExtrapolation(Extrapolation):
         scores_first = "" if metrics.get("unscored") else "its numbers count <s>"
         return super().lacks(metrics) or scores_first
 
-    def _read(self, found: Mapping[str, Any]) -> Metrics:
-        return {**super()._read(found), "unscored": "<s>"}
+    def _read(self, output: Mapping[str, Any]) -> Metrics:
+        return {**super()._read(output), "unscored": "<s>"}
 
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         notes = super().caption_notes(results)
@@ -227,15 +227,15 @@ _SUBJECT = re.compile(r"^`[^`]+` under \w+ attention ")  # of a reason
 
 def _dashes(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """Explain the dashes of a table: each reason once, with its rows and lengths."""
-    found: dict[str, dict[str, set[int]]] = {}
+    by_reason: dict[str, dict[str, set[int]]] = {}
     for result in results:
         for name, reason in result["metrics"]["reasons"].items():
             reason = _SUBJECT.sub("it ", reason)  # the same for all rows
-            rows = found.setdefault(reason, {})
+            rows = by_reason.setdefault(reason, {})
             rows.setdefault(_cell(result), set()).add(int(name.removesuffix("x")))
     everyone = {_cell(result) for result in results}
     notes = []
-    for reason, rows in sorted(found.items()):
+    for reason, rows in sorted(by_reason.items()):
         shared = set.intersection(*(rows.get(cell, set()) for cell in everyone))
         own = {cell: factors - shared for cell, factors in sorted(rows.items())}
         places = [

@@ -151,10 +151,10 @@ class Glue(Experiment):
         cells: dict[str, float] = {}
         replaced = []
         for label, source in self.sources.items():
-            found = best.get(source.task, {"subsets": {}})["subsets"]
-            subset = next((s for s in source.subsets if source.metric in found.get(s, {})), None)
+            scores = best.get(source.task, {"subsets": {}})["subsets"]
+            subset = next((s for s in source.subsets if source.metric in scores.get(s, {})), None)
             if subset is not None:
-                cells[label] = found[subset][source.metric]
+                cells[label] = scores[subset][source.metric]
                 replaced += [label] if subset != source.subset else []
         averaged = [label for label in self.averaged if label in cells]
         values = [cells[label] for label in averaged]
@@ -177,7 +177,7 @@ class Glue(Experiment):
         return float(chosen_on[names[0] if names else metrics["first"]])
 
     def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
-        found: dict[str, dict[str, float]] = {}
+        floors: dict[str, dict[str, float]] = {}
         for label, source in self.sources.items():
             splits = _of_task(data.floors, source.task)
             for subset in self._measured(source, scale):
@@ -185,25 +185,25 @@ class Glue(Experiment):
                 numbers = {name: one.number(source.metric) for name, one in predictors.items()}
                 if numbers:
                     known = {name: value for name, value in numbers.items() if value is not None}
-                    found.setdefault(label, known)
-        averaged = [found[label] for label in self.averaged if label in found]
+                    floors.setdefault(label, known)
+        averaged = [floors[label] for label in self.averaged if label in floors]
         names = set.intersection(*map(set, averaged)) if averaged else set()
         means = {name: fmean(one[name] for one in averaged) for name in sorted(names)}
         if not means:
-            return found
+            return floors
         best = fmean(max(one.values()) for one in averaged)
-        return {**found, AVERAGE: {**means, "the best for each task": best}}
+        return {**floors, AVERAGE: {**means, "the best for each task": best}}
 
     def examples(self, data: DataDescription, scale: str) -> dict[str, int]:
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for label, source in self.sources.items():
             if source.metric != "accuracy":
                 continue
             for subset in self._measured(source, scale):
                 count = _of_task(data.splits, source.task).part(subset).examples
                 if count:
-                    found.setdefault(label, count)
-        return found
+                    counts.setdefault(label, count)
+        return counts
 
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         rates = {name.rpartition("-lr")[2] for r in results for name in r["metrics"]["tried"]}
@@ -272,10 +272,10 @@ class Glue(Experiment):
         ]
 
 
-def _of_task(found: D, task: str) -> D:
+def _of_task(described: D, task: str) -> D:
     """Return the part of a task, whose folder has its name."""
-    tasks = {Path(folder).name: part for folder, part in found.parts().items()}
-    return tasks.get(task) or type(found).model_validate({})
+    tasks = {Path(folder).name: part for folder, part in described.parts().items()}
+    return tasks.get(task) or type(described).model_validate({})
 
 
 def _step(

@@ -49,12 +49,12 @@ class IdenticalWords(Experiment):
         ]
 
         def read(log: Path) -> Metrics:
-            found = logs.read_json(log)
+            output = logs.read_json(log)
             rounded = {
                 name: None if value is None else float(f"{value:.6g}")
-                for name, value in found["metrics"].items()
+                for name, value in output["metrics"].items()
             }
-            return {**rounded, "words": found["words"], "length": found["length"]}
+            return {**rounded, "words": output["words"], "length": output["length"]}
 
         return [Step("identical_words.log", command, read)]
 

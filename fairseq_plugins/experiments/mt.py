@@ -144,9 +144,9 @@ def _score(training: Training, subset: str) -> Step:
     ]
 
     def read(log: Path) -> Metrics:
-        found = logs.read_json(log)
-        of_tokens = {"valid_token_bleu": found["token_bleu"]} if subset == "valid" else {}
-        return {f"{subset}_bleu": found["bleu"], **of_tokens, "signature": found["signature"]}
+        output = logs.read_json(log)
+        of_tokens = {"valid_token_bleu": output["token_bleu"]} if subset == "valid" else {}
+        return {f"{subset}_bleu": output["bleu"], **of_tokens, "signature": output["signature"]}
 
     return Step(f"bleu-{subset}.log", command, read)
 
@@ -190,13 +190,13 @@ class TranslationLengths(Translation):
         ]
 
         def read(log: Path) -> Metrics:
-            found = logs.read_json(log)
-            buckets: dict[str, Any] = found["buckets"]
+            output = logs.read_json(log)
+            buckets: dict[str, Any] = output["buckets"]
             return {
-                "test_bleu": found["bleu"],
+                "test_bleu": output["bleu"],
                 **{bleu_metric(name): bucket["bleu"] for name, bucket in buckets.items()},
                 "sentences": {name: bucket["sentences"] for name, bucket in buckets.items()},
-                "signature": found["signature"],
+                "signature": output["signature"],
             }
 
         return [decode, Step("bleu-by-length.log", command, read)]

@@ -101,14 +101,14 @@ class PlannedRun:
 
     def missing_data(self, root: Path) -> list[MissingData]:
         """List the missing files of its data, those of its pre-training and start first."""
-        found = self.pretraining.missing_data(root) if self.pretraining else []
+        gaps = self.pretraining.missing_data(root) if self.pretraining else []
         start = PretrainedModel.of(self.config) if self.pretraining is None else None
         if start and not (root / start.checkpoint).is_file():
-            found.append(MissingData(start.checkpoint.parent, [start.checkpoint.name], (PREPARE,)))
+            gaps.append(MissingData(start.checkpoint.parent, [start.checkpoint.name], (PREPARE,)))
         for folder in dict.fromkeys(training.data for training in self.trainings):
             if files := missing_data(root / folder, self.experiment.data_files):
-                found.append(MissingData(folder, files, self.prepare))
-        return found
+                gaps.append(MissingData(folder, files, self.prepare))
+        return gaps
 
     def describe_data(self, root: Path) -> dict[str, Any] | None:
         """Describe its data; None if some is missing."""
@@ -119,12 +119,12 @@ class PlannedRun:
 
     def commands(self) -> list[list[str]]:
         """Return all commands in order, those of the runs that it starts from first."""
-        found = self.pretraining.commands() if self.pretraining else []
+        commands = self.pretraining.commands() if self.pretraining else []
         for training in self.measured:
             if training in self.trainings:
-                found.append(training.command)
-            found += [step.command for step in self.steps(training)]
-        return found
+                commands.append(training.command)
+            commands += [step.command for step in self.steps(training)]
+        return commands
 
     def steps(self, training: Training, checkpoint: Path | None = None) -> Sequence[Step]:
         """Return the steps that measure a training, or a copy of its checkpoint."""

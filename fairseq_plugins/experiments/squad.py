@@ -73,9 +73,9 @@ class Squad(Experiment):
         ]
 
         def read(log: Path) -> Metrics:
-            found = logs.read_json(log)
+            scores = logs.read_json(log)
             (version,) = (v for v, recipe in RECIPES.items() if recipe == training.variant.recipe)
-            return {f"{version}_{key}": round(found[key], 4) for key in ("exact", "f1")}
+            return {f"{version}_{key}": round(scores[key], 4) for key in ("exact", "f1")}
 
         return [Step("predict.log", predict, lambda log: {}), Step("evaluate.log", evaluate, read)]
 
@@ -86,19 +86,19 @@ class Squad(Experiment):
         return {key: value for metrics in parts.values() for key, value in metrics.items()}
 
     def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
-        found: dict[str, dict[str, float]] = {}
+        scores: dict[str, dict[str, float]] = {}
         share = _unanswerable(data)
         if share is not None:
             known = round(share, 4)  # as measured numbers are
-            found = {metric: {"answers nothing": known} for metric in ("v2_f1", "v2_exact")}
+            scores = {metric: {"answers nothing": known} for metric in ("v2_f1", "v2_exact")}
         for folder, request in data.request.parts().items():
             version = NAMES.get(request.version or "")
             predictors = data.floors.part(folder).part("valid").parts() if version else {}
             for name, one in predictors.items():
                 for key in ("exact", "f1"):
                     if (value := one.number(key)) is not None:
-                        found.setdefault(f"{version}_{key}", {})[name] = value
-        return found
+                        scores.setdefault(f"{version}_{key}", {})[name] = value
+        return scores
 
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         unanswerable = _unanswerable(DataDescription.model_validate(results[0]["data"]))
@@ -195,17 +195,17 @@ class PretrainingInParts(Squad):
     parts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def variants(self, scale: str) -> Sequence[Variant]:
-        found: list[Variant] = []
+        variants: list[Variant] = []
         before = None
         for number, length in enumerate(self.parts[scale], start=1):
             name = f"part_{number}"
             own = (f"+{GROUP}/{scale}=samples_{length}",)
             kind = f"samples of {length}"
-            found.append(Variant(name, self.recipe, own, kind, after=before))
+            variants.append(Variant(name, self.recipe, own, kind, after=before))
             tuned = (f"+{GROUP}/{scale}=squad",)
-            found += [fine_tuning(v, f"{name}_{v}", tuned, after=name) for v in RECIPES]
+            variants += [fine_tuning(v, f"{name}_{v}", tuned, after=name) for v in RECIPES]
             before = name
-        return found
+        return variants
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
         if training.variant.recipe == self.recipe:
@@ -226,18 +226,18 @@ class PretrainingInParts(Squad):
         }
 
     def combine(self, parts: Mapping[str, Metrics]) -> Metrics:
-        found = list(_by_part(parts))
-        last = found[-1]
-        short = [part for part in found if part["samples"] < last["samples"]][-1]
+        by_part = list(_by_part(parts))
+        last = by_part[-1]
+        short = [part for part in by_part if part["samples"] < last["samples"]][-1]
         return {
             **{key: last[key] for key in _answers(last)},
             **{f"short_{key}": short[key] for key in _answers(short)},
-            "parts": found,
+            "parts": by_part,
         }
 
     def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
-        found = super().floors(data, scale)
-        return {**found, **{f"short_{metric}": floor for metric, floor in found.items()}}
+        scores = super().floors(data, scale)
+        return {**scores, **{f"short_{metric}": floor for metric, floor in scores.items()}}
 
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         lengths = sorted({tuple(p["samples"] for p in r["metrics"]["parts"]) for r in results})
@@ -278,7 +278,7 @@ def _by_part(parts: Mapping[str, Metrics]) -> Iterator[Metrics]:
             continue
         updates += metrics["updates"]
         answers = (parts[f"{name}_{version}"] for version in RECIPES)
-        merged = {key: value for found in answers for key, value in found.items()}
+        merged = {key: value for scores in answers for key, value in scores.items()}
         yield {**metrics, "updates": updates, **merged}
 
 

@@ -56,12 +56,12 @@ class PretrainedModel:
 
         Raises ValueError: the file is missing or damaged.
         """
-        found = next((one for one in (root / path, path.absolute()) if one.is_file()), None)
-        if found is None:
+        file = next((one for one in (root / path, path.absolute()) if one.is_file()), None)
+        if file is None:
             raise ValueError(f"`--start` must be a checkpoint, but {path} is missing.")
         with checkpoint_given_by("`--start`"):
-            checkpoint = read_checkpoint(found)
-        return cls(from_root(found, root), weights_checksum(checkpoint["model"])), checkpoint
+            checkpoint = read_checkpoint(file)
+        return cls(from_root(file, root), weights_checksum(checkpoint["model"])), checkpoint
 
     @classmethod
     def read_sizes(cls, root: Path, path: Path) -> Self:
@@ -69,11 +69,11 @@ class PretrainedModel:
 
         Raises ValueError: the file is missing, damaged or of another architecture.
         """
-        found, checkpoint = cls.load(root, path)
+        model, checkpoint = cls.load(root, path)
         with checkpoint_given_by("`--start`"):
-            require_names(root / found.checkpoint, checkpoint, [ROBERTA])
+            require_names(root / model.checkpoint, checkpoint, [ROBERTA])
         options = checkpoint["cfg"]["model"]
-        return replace(found, sizes={name: options[name] for name in SIZES if name in options})
+        return replace(model, sizes={name: options[name] for name in SIZES if name in options})
 
     @classmethod
     def of(cls, recorded: Mapping[str, Any]) -> Self | None:
@@ -134,13 +134,13 @@ def in_stages(
     names: files of configs/mlm_stage/<scale> for the stages before the last, which is of a `kind`.
     last, every: Hydra overrides of the last stage, and of all.
     """
-    found: list[Variant] = []
+    stages: list[Variant] = []
     before = None
     for name in names:
         own = (*every, f"+mlm_stage/{scale}={name}")
-        found.append(Variant(name, recipe, own, name.replace("_", " of "), after=before))
+        stages.append(Variant(name, recipe, own, name.replace("_", " of "), after=before))
         before = name
-    return [*found, Variant("", recipe, (*every, *last), kind, after=before)]
+    return [*stages, Variant("", recipe, (*every, *last), kind, after=before)]
 
 
 @dataclass(frozen=True)

@@ -51,10 +51,10 @@ class Numbers(_Parts):
     def number(self, *names: str) -> float | None:
         """Return the number below these names, the outermost first; None if there is none."""
         *path, last = names
-        found = self
+        part = self
         for name in path:
-            found = found.part(name)
-        value = (found.__pydantic_extra__ or {}).get(last)
+            part = part.part(name)
+        value = (part.__pydantic_extra__ or {}).get(last)
         return value if isinstance(value, float) else None
 
 

@@ -37,10 +37,10 @@ def read_statistics(line: str) -> dict[str, Any] | None:
     if start < 0 or not line.rstrip().endswith("}"):
         return None
     try:
-        found = json.loads(line[start:])
+        fields = json.loads(line[start:])
     except json.JSONDecodeError:
         return None
-    return found if isinstance(found, dict) else None
+    return fields if isinstance(fields, dict) else None
 
 
 def read_numbers(line: str, *keys: str) -> tuple[float, ...] | None:
@@ -48,11 +48,11 @@ def read_numbers(line: str, *keys: str) -> tuple[float, ...] | None:
 
     A loss may be infinite, as of a diverged training; updates and seconds may not.
     """
-    found = read_statistics(line)
-    if not found or not {*keys} <= found.keys():
+    fields = read_statistics(line)
+    if not fields or not {*keys} <= fields.keys():
         return None
     try:
-        numbers = tuple(float(found[key]) for key in keys)
+        numbers = tuple(float(fields[key]) for key in keys)
     except (TypeError, ValueError, OverflowError):
         return None
     counts = (n for key, n in zip(keys, numbers, strict=True) if key.endswith(_COUNTS))
@@ -61,8 +61,8 @@ def read_numbers(line: str, *keys: str) -> tuple[float, ...] | None:
 
 def read_training(line: str) -> Measured | None:
     """Read a training line within an epoch; None for any other line."""
-    found = read_numbers(line, "num_updates", "loss", "wps")
-    return Measured(int(found[0]), found[1], found[2]) if found else None
+    numbers = read_numbers(line, "num_updates", "loss", "wps")
+    return Measured(int(numbers[0]), numbers[1], numbers[2]) if numbers else None
 
 
 @dataclass(frozen=True)
@@ -80,16 +80,16 @@ class TrainingLog:
 
 def read_losses(path: Path) -> dict[int, float]:
     """Read the base-2 loss by updates from all training lines within epochs."""
-    found = (read_training(line) for line in _lines(path))
-    return {one.updates: one.loss for one in found if one is not None}
+    lines = (read_training(line) for line in _lines(path))
+    return {one.updates: one.loss for one in lines if one is not None}
 
 
 def read_training_log(path: Path) -> TrainingLog:
     """Read train.log, which has the output of all processes of a resumed training."""
     parameters, updates, speeds = None, None, []
     for line in _lines(path):
-        if found := _PARAMETERS.search(line):
-            parameters = int(found[1].replace(",", ""))
+        if match := _PARAMETERS.search(line):
+            parameters = int(match[1].replace(",", ""))
             continue
         for key in ("num_updates", "train_num_updates", "valid_num_updates"):
             if count := read_numbers(line, key):
@@ -103,8 +103,8 @@ def read_devices(path: Path) -> int | None:
     """Read how many devices the last process of a training used; None if the log lacks it."""
     if not path.is_file():
         return None
-    found = _DEVICES.findall(path.read_text(errors="replace"))
-    return int(found[-1]) if found else None
+    counts = _DEVICES.findall(path.read_text(errors="replace"))
+    return int(counts[-1]) if counts else None
 
 
 def read_evaluation_loss(path: Path) -> float:
@@ -112,8 +112,8 @@ def read_evaluation_loss(path: Path) -> float:
 
     Raises ValueError: there is none, or it is not finite.
     """
-    found = _EVALUATED.findall(path.read_text(errors="replace"))
-    return _last_loss(found, "fairseq-eval-lm", "evaluated")
+    losses = _EVALUATED.findall(path.read_text(errors="replace"))
+    return _last_loss(losses, "fairseq-eval-lm", "evaluated")
 
 
 def read_validation_loss(path: Path) -> float:
@@ -121,19 +121,19 @@ def read_validation_loss(path: Path) -> float:
 
     Raises ValueError: there is none, or it is not finite.
     """
-    found = [
+    losses = [
         measured["valid_nll_loss"]
         for line in _lines(path)
         if "valid_nll_loss" in (measured := read_statistics(line) or {})
     ]
-    return _last_loss(found, "fairseq-validate", "validation")
+    return _last_loss(losses, "fairseq-validate", "validation")
 
 
-def _last_loss(found: Sequence[str], command: str, what: str) -> float:
+def _last_loss(losses: Sequence[str], command: str, what: str) -> float:
     """Return the last loss that a command printed, a finite number."""
-    if not found:
+    if not losses:
         raise ValueError(f"{command} printed no loss")
-    loss = float(found[-1])
+    loss = float(losses[-1])
     if not math.isfinite(loss):
         raise ValueError(f"the {what} loss is {loss}")
     return loss
@@ -144,8 +144,8 @@ def read_validations(path: Path) -> list[tuple[int, float]]:
 
     A resumed training may validate again; the later line counts.
     """
-    found = read_validated(path, ("loss",))
-    return sorted((updates, numbers["loss"]) for updates, numbers in found.items())
+    validations = read_validated(path, ("loss",))
+    return sorted((updates, numbers["loss"]) for updates, numbers in validations.items())
 
 
 def read_validated(path: Path, names: Sequence[str]) -> dict[int, dict[str, float]]:
@@ -153,12 +153,12 @@ def read_validated(path: Path, names: Sequence[str]) -> dict[int, dict[str, floa
 
     A resumed training may validate again; the later line counts.
     """
-    found = {}
+    validations = {}
     for line in _lines(path):
         measured = read_numbers(line, "valid_num_updates", *(f"valid_{name}" for name in names))
         if measured and all(map(math.isfinite, measured)):
-            found[int(measured[0])] = dict(zip(names, measured[1:], strict=True))
-    return found
+            validations[int(measured[0])] = dict(zip(names, measured[1:], strict=True))
+    return validations
 
 
 def read_curves(path: Path) -> dict[str, list[list[float]]]:
@@ -169,8 +169,8 @@ def read_curves(path: Path) -> dict[str, list[list[float]]]:
         finite points is left out.
     """
     train = [(n, v) for n, v in sorted(read_losses(path).items()) if math.isfinite(v)]
-    found = {"train": train, "valid": read_validations(path)}
-    return {kind: _thinned(points) for kind, points in found.items() if points}
+    curves = {"train": train, "valid": read_validations(path)}
+    return {kind: _thinned(points) for kind, points in curves.items() if points}
 
 
 def _thinned(points: list[tuple[int, float]]) -> list[list[float]]:
@@ -188,11 +188,11 @@ def read_json(path: Path) -> dict[str, Any]:
     text = path.read_text(errors="replace")
     for start in reversed([match.start() for match in _OBJECT.finditer(text)]):
         try:
-            found, _ = json.JSONDecoder().raw_decode(text, start)
+            value, _ = json.JSONDecoder().raw_decode(text, start)
         except json.JSONDecodeError:
             continue
-        if isinstance(found, dict):
-            return found
+        if isinstance(value, dict):
+            return value
     raise ValueError("the command printed no JSON object")
 
 

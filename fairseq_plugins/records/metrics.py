@@ -56,12 +56,12 @@ class MetricsSchema(Strict):
     def _losses_agree(self) -> Self:
         numbers: dict[str, Any] = self.model_dump()
         for name, loss in numbers.items():
-            found = numbers.get(name.replace("loss", "ppl"))
-            if "loss" not in name or loss is None or found is None:
+            recorded = numbers.get(name.replace("loss", "ppl"))
+            if "loss" not in name or loss is None or recorded is None:
                 continue
-            if not math.isclose(found, perplexity(loss), rel_tol=1e-9, abs_tol=10**-DIGITS):
+            if not math.isclose(recorded, perplexity(loss), rel_tol=1e-9, abs_tol=10**-DIGITS):
                 raise ValueError(
-                    f"{name.replace('loss', 'ppl')} is {found}, but 2 to the power of {name} "
+                    f"{name.replace('loss', 'ppl')} is {recorded}, but 2 to the power of {name} "
                     f"{loss} is {perplexity(loss)}"
                 )
         return self

@@ -72,8 +72,8 @@ REFUSED = (ValueError, HydraException, OmegaConfBaseException)
 
 def in_a_line(error: BaseException) -> str:
     """Return the lines of a message and its cause (Hydra has several) as one, each once."""
-    found = [error, *([error.__cause__] if error.__cause__ else [])]
-    lines = [line.strip() for one in found for line in str(one).splitlines()]
+    errors = [error, *([error.__cause__] if error.__cause__ else [])]
+    lines = [line.strip() for one in errors for line in str(one).splitlines()]
     noise = ("full_key:", "object_type=", "To append to your config")
     result = ""
     for line in lines:
@@ -142,31 +142,31 @@ class _Composition:
 
     def affected(self, changed: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
         """Return the settings that are changed or refer to a changed one."""
-        found, new = set(changed), set(changed)
+        affected, new = set(changed), set(changed)
         while new:
             names = [".".join(one) for one in new]
             new = {
                 one
                 for one, text in self.references.items()
-                if one not in found and any(name in text for name in names)
+                if one not in affected and any(name in text for name in names)
             }
-            found |= new
-        return found
+            affected |= new
+        return affected
 
     def record(self, changes: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         """Return the record with some settings changed; the composition stays as it is."""
-        found = {name: dict(values) for name, values in self.resolved.items()}
+        record = {name: dict(values) for name, values in self.resolved.items()}
         changed = [(section, name) for section, _, name in (k.partition(".") for k, _ in changes)]
         try:
             for key, value in changes:
                 OmegaConf.update(self.config, key, list(value) if type(value) is tuple else value)
             with _known_to_hydra(self.settings):
                 for section, name in self.affected(changed):
-                    found[section][name] = _plain(self.config[section][name])
+                    record[section][name] = _plain(self.config[section][name])
         finally:
             for section, name in changed:
                 OmegaConf.update(self.config, f"{section}.{name}", self.written[section][name])
-        return {name: _without_absolute_paths(values) for name, values in found.items()}
+        return {name: _without_absolute_paths(values) for name, values in record.items()}
 
 
 def _compose(configs: Path, recipe: str, overrides: tuple[str, ...]) -> DictConfig:

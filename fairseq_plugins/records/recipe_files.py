@@ -122,11 +122,11 @@ def read_recipe(path: Path) -> Config:
     shown = "/".join(path.parts[-4:])
     try:
         recipe = json.loads(path.read_bytes())
-        found = digest_of(recipe) if isinstance(recipe, dict) else "no object"
+        digest = digest_of(recipe) if isinstance(recipe, dict) else "no object"
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"its recipe {shown} cannot be read ({error})") from None
-    if found != path.stem:
-        raise ValueError(f"its recipe {shown} has been changed: its digest is {found}")
+    if digest != path.stem:
+        raise ValueError(f"its recipe {shown} has been changed: its digest is {digest}")
     return dict(recipe)
 
 
@@ -173,22 +173,22 @@ def fault_of(path: Path) -> str:
     fault. path: <results>/<table>/<scale or study>/<row>-<attention>-s<seed>.json.
     """
     try:
-        found = read_content(path)
+        content = read_content(path)
     except (OSError, ValueError, RecursionError) as error:
         return f"it cannot be read ({error})"
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         return "it is no table of JSON"
-    wrong = [key for key, kind in _CELL.items() if type(found.get(key)) is not kind]
-    wrong += [key for key in _TABLES if not isinstance(found.get(key), dict) or not found[key]]
+    wrong = [key for key, kind in _CELL.items() if type(content.get(key)) is not kind]
+    wrong += [key for key in _TABLES if not isinstance(content.get(key), dict) or not content[key]]
     if wrong:
         return f"it has no {wrong[0]}, or another kind of it"
     try:
-        json.dumps(found["metrics"], allow_nan=False)
+        json.dumps(content["metrics"], allow_nan=False)
     except ValueError:
         return "its metrics are not all finite"
     try:
-        study = Study.read(found.get("study"))
-        own = Run(**{key: found[key] for key in _CELL}, study=study).result
+        study = Study.read(content.get("study"))
+        own = Run(**{key: content[key] for key in _CELL}, study=study).result
     except (LookupError, TypeError, AttributeError):
         return "its study is damaged"
     if own.parts[-3:] != path.parts[-3:]:

@@ -53,11 +53,11 @@ def _check(schema: type[BaseModel], value: Any) -> None:
         schema.model_validate(value)
     except ValidationError as error:
         # If a value may have several types, the deepest error is the most specific.
-        found = max(error.errors(include_url=False), key=lambda one: len(one["loc"]))
-        keys = [key for key in map(str, found["loc"]) if key and not _ALTERNATIVE.fullmatch(key)]
-        is_table = isinstance(found["input"], dict)
-        but = "" if is_table else f", but is {reprlib.repr(found['input'])}"
-        message = found["msg"].removeprefix("Value error, ").partition(" or instance of")[0]
+        deepest = max(error.errors(include_url=False), key=lambda one: len(one["loc"]))
+        keys = [key for key in map(str, deepest["loc"]) if key and not _ALTERNATIVE.fullmatch(key)]
+        is_table = isinstance(deepest["input"], dict)
+        but = "" if is_table else f", but is {reprlib.repr(deepest['input'])}"
+        message = deepest["msg"].removeprefix("Value error, ").partition(" or instance of")[0]
         raise ValueError(f"{'.'.join(keys)}: {message}{but}") from None
 
 
@@ -100,16 +100,16 @@ def run_of(result: Result) -> Run:
 
 def curves_of(result: Result) -> dict[tuple[str, str], list[tuple[int, float]]]:
     """Return updates and losses by training and kind ("valid" or "train") of a result."""
-    found = {
+    curves = {
         (name, kind): [(step, loss) for step, loss in one[kind]]
         for name, one in (result.get("curves") or {}).items()
         for kind in ("valid", "train")
         if one.get(kind)
     }
     own = result["metrics"].get("curve")
-    if own and not found:
-        found["", "valid"] = [(step, loss) for step, loss in own]
-    return found
+    if own and not curves:
+        curves["", "valid"] = [(step, loss) for step, loss in own]
+    return curves
 
 
 def mismatch(
@@ -132,8 +132,8 @@ def mismatch(
 
 def read_results(folder: Path, metrics: type[MetricsSchema], say: Say) -> list[Result]:
     """Read all results in a folder; `say` is called with the error of each invalid file."""
-    found = (read_result(path, metrics, say) for path in sorted(folder.glob("*.json")))
-    return metrics.comparable([result for result in found if result is not None])
+    loaded = (read_result(path, metrics, say) for path in sorted(folder.glob("*.json")))
+    return metrics.comparable([result for result in loaded if result is not None])
 
 
 def newest_by_attention(results: Iterable[Result]) -> dict[str, Result]:
@@ -144,11 +144,11 @@ def newest_by_attention(results: Iterable[Result]) -> dict[str, Result]:
 
 def other_data(results: Sequence[Result]) -> dict[str, str]:
     """Describe, by run name, each result whose data differ from the newest with its attention."""
-    newest, found = newest_by_attention(results), dict[str, str]()
+    newest, sentences = newest_by_attention(results), dict[str, str]()
     for result in results:
         name = run_of(result).name
         folders = provenance.different_folders(result["data"], newest[result["attention"]]["data"])
         if folders:
             words = f" ({', '.join(folders)})" if any(folders) else ""
-            found[name] = f"`{name}`, whose data differ from those of the newest result{words}."
-    return found
+            sentences[name] = f"`{name}`, whose data differ from those of the newest result{words}."
+    return sentences

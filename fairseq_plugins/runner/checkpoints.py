@@ -81,17 +81,17 @@ def require_model(path: Path, config: Mapping[str, Any]) -> None:
         return  # fairseq cannot build a model from it
     require_names(path, checkpoint, [config["model"]["_name"]])
     ours = describe(config["model"], config["task"])
-    if found := differences(describe_checkpoint(path, checkpoint), ours):
+    if differing := differences(describe_checkpoint(path, checkpoint), ours):
         raise CheckpointError(
-            f"{path.name} is of another model: it has {found[0].has}, this run asks for "
-            f"{found[0].asks}"
+            f"{path.name} is of another model: it has {differing[0].has}, this run asks for "
+            f"{differing[0].asks}"
         )
 
 
 def _earlier(folder: Path) -> list[Path]:
     """List the checkpoints with numbers of updates in their names, the newest first."""
-    found = [(m, p) for p in folder.glob("*.pt") if (m := _EARLIER.fullmatch(p.name))]
-    return [p for m, p in sorted(found, key=lambda pair: int(pair[0][2]), reverse=True)]
+    matches = [(m, p) for p in folder.glob("*.pt") if (m := _EARLIER.fullmatch(p.name))]
+    return [p for m, p in sorted(matches, key=lambda pair: int(pair[0][2]), reverse=True)]
 
 
 def _intact_updates(path: Path, say: Say) -> int | None:

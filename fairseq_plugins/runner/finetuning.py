@@ -105,8 +105,8 @@ class FineTuning:
     @property
     def is_done(self) -> bool:
         """Return whether the model has been trained and measured, with any settings."""
-        found = self._recorded()
-        return found is not None and found["metrics"] is not None
+        record = self._recorded()
+        return record is not None and record["metrics"] is not None
 
     def _recorded(self) -> dict[str, Any] | None:
         path = self.root / self.folder / RECORD
@@ -182,23 +182,23 @@ class FineTuning:
             WorkError: a training failed, with the end of its log.
         """
         path, described = self.root / self.folder / RECORD, self._described()
-        found = self._recorded() or {**described, "metrics": None}
-        if {key: found[key] for key in found if key not in _MEASURED} != described:
+        record = self._recorded() or {**described, "metrics": None}
+        if {key: record[key] for key in record if key not in _MEASURED} != described:
             raise OptionError(
                 f"--output must be another folder, or --force given: {self.folder} has a model of "
                 "other data, start or settings"
             )
-        write_json(path, found)
-        if found["metrics"] is None:
+        write_json(path, record)
+        if record["metrics"] is None:
             for training in self.trainings():
                 self._train(training, launcher, progress)
             progress.change(self.name, EVALUATING)
             measured = evaluate(
                 self.checkpoint, self.root / self.data.folder, self.data.task, self.data.subset
             )
-            found |= {"metrics": measured["metrics"], "commit": commit}
-            write_json(path, found)
-        return dict(found["metrics"])
+            record |= {"metrics": measured["metrics"], "commit": commit}
+            write_json(path, record)
+        return dict(record["metrics"])
 
     def predict(self) -> list[Prediction]:
         """Predict the labels of the examples without labels, in their order."""

@@ -31,7 +31,7 @@ def training_phases(lines: Iterable[str]) -> dict[str, float]:
     Loading is that of model, data and checkpoint. The start of a process, its imports and the
     composition of its configuration are not in the log.
     """
-    found = dict.fromkeys((LOADING, UPDATES, VALIDATION, SAVING), 0.0)
+    seconds = dict.fromkeys((LOADING, UPDATES, VALIDATION, SAVING), 0.0)
     phase, before = LOADING, None
     for line in lines:
         if not (match := _LINE.match(line)):
@@ -40,7 +40,7 @@ def training_phases(lines: Iterable[str]) -> dict[str, float]:
         mark = next((mark for mark in _MARKS if text.startswith(mark)), None)
         begins = mark is not None and _MARKS[mark] is None
         if before is not None and not begins:
-            found[phase] += (now - before).total_seconds()
+            seconds[phase] += (now - before).total_seconds()
         if begins:
             phase = LOADING
         elif mark:
@@ -48,7 +48,7 @@ def training_phases(lines: Iterable[str]) -> dict[str, float]:
         elif phase == VALIDATION and '"valid_num_updates"' in text:
             phase = UPDATES
         before = now
-    return found
+    return seconds
 
 
 def phases_of(root: Path, planned: PlannedRun) -> dict[str, float] | None:
@@ -60,13 +60,13 @@ def phases_of(root: Path, planned: PlannedRun) -> dict[str, float] | None:
     logs = [root / training.log for training in planned.trainings]
     if journal is None or not all(log.is_file() for log in logs):
         return None
-    found: Counter[str] = Counter()
+    seconds: Counter[str] = Counter()
     for log in logs:
         with log.open(errors="replace") as lines:
-            found.update(training_phases(lines))
+            seconds.update(training_phases(lines))
     training, wall = (journal.content[f"{kind}_seconds"] for kind in ("train", "wall"))
-    starting = max(0.0, training - sum(found.values()))
-    return {STARTING: starting, **found, EVALUATION: wall - training}
+    starting = max(0.0, training - sum(seconds.values()))
+    return {STARTING: starting, **seconds, EVALUATION: wall - training}
 
 
 def phase_table(root: Path, planned: Sequence[PlannedRun]) -> str:

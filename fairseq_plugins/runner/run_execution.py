@@ -213,8 +213,8 @@ class RunExecution:
         is_needed = any(t.variant.after == name for t in self.planned.trainings)
         stays = is_needed or self.context.options.keep == "tuned"
         is_there = not stays or (root / training.checkpoint).is_file()
-        if name and is_there and (found := read_object(path)) is not None:
-            return found
+        if name and is_there and (recorded := read_object(path)) is not None:
+            return recorded
         folder.mkdir(exist_ok=True)
         self.train(training)
         metrics = self.evaluate(training)
@@ -247,9 +247,9 @@ class RunExecution:
             raise
         self._note_gain(folder, updates)
         self.context.interruption.check()
-        asked, found = max(1, self.planned.devices.gpus), logs.read_devices(log)
-        if found not in (None, asked):
-            raise RunFailed(f"it must train on {asked} devices, but did on {found}", log)
+        asked, used = max(1, self.planned.devices.gpus), logs.read_devices(log)
+        if used not in (None, asked):
+            raise RunFailed(f"it must train on {asked} devices, but did on {used}", log)
 
     def _note_gain(self, folder: Path, before: int) -> None:
         """Record whether a training made progress; one out of time must have saved it."""
@@ -299,8 +299,8 @@ class RunExecution:
             **results.training_metrics(trained, times["train_seconds"]),
         }
         signature = {"signature": metrics.pop("signature")} if "signature" in metrics else {}
-        found = {t.variant.name: logs.read_curves(root / t.log) for t in self.planned.trainings}
-        curves = {name: curve for name, curve in found.items() if curve}
+        by_name = {t.variant.name: logs.read_curves(root / t.log) for t in self.planned.trainings}
+        curves = {name: curve for name, curve in by_name.items() if curve}
         return {
             **self.run.record(),
             "metrics": metrics,
@@ -340,8 +340,8 @@ class RunExecution:
 
 def _merged(one: Metrics, other: Metrics) -> Metrics:
     """Merge metrics, and dictionaries that both have."""
-    found = {**one, **other}
+    merged = {**one, **other}
     for key in one.keys() & other.keys():
         if isinstance(one[key], dict) and isinstance(other[key], dict):
-            found[key] = {**one[key], **other[key]}
-    return found
+            merged[key] = {**one[key], **other[key]}
+    return merged

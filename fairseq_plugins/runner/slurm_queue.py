@@ -69,12 +69,12 @@ def read_queue(root: Path) -> dict[str, Queued]:
 
     Raises NoSlurm: as `_ask` does.
     """
-    found = {}
+    jobs = {}
     for line in _ask(["squeue", "--me", "--noheader", "--format", _FIELDS]).splitlines():
         number, name, state, reason, end, nodes, folder = line.split("|", 6)
         if Path(folder).resolve() == root.resolve() and not _has_ended(state, end):
-            found[name] = Queued(int(number), name, state, reason, nodes)
-    return found
+            jobs[name] = Queued(int(number), name, state, reason, nodes)
+    return jobs
 
 
 def _has_ended(state: str, end: str) -> bool:

@@ -94,16 +94,16 @@ def submit(
 
 def _jobs_in_queue(root: Path, queued: Mapping[str, Queued]) -> dict[RunKey, QueuedJob]:
     """Map each run to its recorded job in the queue; of two, to the one that evaluates."""
-    found: dict[RunKey, QueuedJob] = {}
+    jobs: dict[RunKey, QueuedJob] = {}
     for record in submissions.read(root):
         if record["name"] not in queued:
             continue
         only_trains = record.get("stage") == "train"
         job = QueuedJob(record["name"], len(record["runs"]) > 1, only_trains)
         for table, folder, name in record["runs"]:
-            if not only_trains or (table, folder, name) not in found:
-                found[table, folder, name] = job
-    return found
+            if not only_trains or (table, folder, name) not in jobs:
+                jobs[table, folder, name] = job
+    return jobs
 
 
 def _in_queue(queued: Queued) -> str:

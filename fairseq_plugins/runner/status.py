@@ -92,20 +92,20 @@ class _Gathering:
         results = (path.with_suffix("") for path in self.results.glob("*/*/*-s*.json"))
         folders = (path.parent for path in self.checkpoints.glob("*/*/*/run.json"))
         paths = (*results, *(one for one in folders if not one.name.endswith(".previous")))
-        found = {*self.jobs, *((p.parts[-3], p.parts[-2], p.parts[-1]) for p in paths)}
-        states = [self._of_run(key) for key in sorted(found)]
+        keys = {*self.jobs, *((p.parts[-3], p.parts[-2], p.parts[-1]) for p in paths)}
+        states = [self._of_run(key) for key in sorted(keys)]
         states += [self._of_page(record) for record in self.submitted if not record["runs"]]
         return self._with_reasons(sorted(states, key=lambda one: (one.table, one.scale)))
 
     def _of_run(self, key: RunKey) -> Status:
         table, scale, name = key
-        found, jobs = Status(*key, STOPPED), self.jobs.get(key, [])
+        status, jobs = Status(*key, STOPPED), self.jobs.get(key, [])
         folder = self.checkpoints / table / scale / name
         queued = self._queued(jobs)
         lock = folder.with_name(f"{folder.name}.lock")
         if lock.exists() and lock.stat().st_ino in self.held:
             number = next((one.number for one in queued if not one.waits), None)
-            return replace(found, state=RUNNING, job=number, **_progress(folder))
+            return replace(status, state=RUNNING, job=number, **_progress(folder))
         names = {one.name for one in queued}
         waiting = [job for job in jobs if job["name"] in names]
         result = self.results / table / scale / f"{name}.json"
@@ -115,55 +115,55 @@ class _Gathering:
         if not is_open and _is_newer(result, waiting):
             if fault := fault_of(result):
                 reason = f"{from_root(result, self.root)} is damaged: {fault}"
-                return replace(found, state=FAILED, reason=reason)
-            return replace(found, state=DONE)
-        found = replace(found, **_progress(folder))
+                return replace(status, state=FAILED, reason=reason)
+            return replace(status, state=DONE)
+        status = replace(status, **_progress(folder))
         last = journal.content if journal and is_open else {}
         if last.get("failed") and _is_newer(folder / "run.json", waiting):
             log = Path(os.path.normpath(folder / last["log"]))
-            return self._failed(replace(found, reason=last["failed"]), log)
-        return self._by_jobs(found, jobs)
+            return self._failed(replace(status, reason=last["failed"]), log)
+        return self._by_jobs(status, jobs)
 
     def _of_page(self, job: Record) -> Status:
         """Return the status of a job without runs, which makes a page or Table 9."""
         table, scale = job["folder"].parts[-2:]
         is_page = job["name"] == f"{table}-{scale}-{RENDER}"
-        found = Status(table, scale, "page" if is_page else job["name"], DONE)
+        status = Status(table, scale, "page" if is_page else job["name"], DONE)
         log = _last_log([job])
         # Every job of a table writes its page at its end; this one may still wait for them.
         if self._queued([job]) or (self.queue is None and not log):
-            return self._by_jobs(found, [job])
+            return self._by_jobs(status, [job])
         since = log.stat().st_mtime if log else job.get("submitted", 0.0)
         pages = (self.results / table).glob(f"{scale}.md" if is_page else "*.md")
         is_made = (log and logs.says_page(log)) or any(p.stat().st_mtime > since for p in pages)
-        return found if is_made else self._by_jobs(found, [job])
+        return status if is_made else self._by_jobs(status, [job])
 
     def _queued(self, jobs: Iterable[Record]) -> list[Queued]:
         """Return the jobs that are in the queue."""
         known = self.queue or {}
         return [known[job["name"]] for job in jobs if job["name"] in known]
 
-    def _by_jobs(self, found: Status, jobs: Sequence[Record]) -> Status:
+    def _by_jobs(self, status: Status, jobs: Sequence[Record]) -> Status:
         """Set the state of an unfinished run from its jobs, if any were submitted."""
         queued = self._queued(jobs)
         for one in queued:
             if not one.waits:
-                return replace(found, state=RUNNING, job=one.number)
-        found = replace(found, seconds_left=None)
+                return replace(status, state=RUNNING, job=one.number)
+        status = replace(status, seconds_left=None)
         if not jobs:
-            return found
+            return status
         if self.queue is None:
-            return replace(found, state=UNKNOWN)
+            return replace(status, state=UNKNOWN)
         if queued:
-            return replace(found, state=WAITING, job=queued[0].number, reason=queued[0].reason)
+            return replace(status, state=WAITING, job=queued[0].number, reason=queued[0].reason)
         log = _last_log(jobs)
-        return self._failed(found, log) if log else replace(found, state=CANCELLED)
+        return self._failed(status, log) if log else replace(status, state=CANCELLED)
 
-    def _failed(self, found: Status, log: Path) -> Status:
-        found = replace(found, state=FAILED, seconds_left=None)
+    def _failed(self, status: Status, log: Path) -> Status:
+        status = replace(status, state=FAILED, seconds_left=None)
         if not log.is_file():  # it failed before its first line
-            return found
-        return replace(found, lines=logs.last_lines(log), log=str(from_root(log, self.root)))
+            return status
+        return replace(status, lines=logs.last_lines(log), log=str(from_root(log, self.root)))
 
     def _with_reasons(self, states: Sequence[Status]) -> list[Status]:
         """Add to cancelled runs which failed job they depended on."""
@@ -172,13 +172,13 @@ class _Gathering:
         for state, own in zip(states, of, strict=True):
             if state.state in (FAILED, CANCELLED):
                 failed |= {job["name"] for job in own}
-        found = []
+        explained = []
         for state, own in zip(states, of, strict=True):
             others = failed - {job["name"] for job in own}
             after = [name for job in own for name in job["after"] if name in others]
             reason = f"after {', '.join(after)}" if after else "before it began"
-            found.append(replace(state, reason=reason) if state.state == CANCELLED else state)
-        return found
+            explained.append(replace(state, reason=reason) if state.state == CANCELLED else state)
+        return explained
 
 
 def _is_newer(path: Path, jobs: Iterable[Record]) -> bool:
@@ -227,12 +227,12 @@ def _planned(folder: Path, training: Path) -> tuple[int, int | None]:
 
 def _last_stretch(lines: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
     """Return the lines of the last process; `wall`, the last number, starts at 0 in each."""
-    found = list(lines[-1:])
+    stretch = list(lines[-1:])
     for line in reversed(lines[:-1]):
-        if line[-1] > found[-1][-1]:
+        if line[-1] > stretch[-1][-1]:
             break
-        found.append(line)
-    return found[::-1]
+        stretch.append(line)
+    return stretch[::-1]
 
 
 def _tail(path: Path) -> list[str]:
@@ -255,10 +255,10 @@ def as_json(states: Sequence[Status], problem: str) -> str:
 
     problem: why Slurm's queue is unknown; empty if it is known or not needed.
     """
-    found = {
+    content = {
         "problem": problem,
         "done": sum(state.state == DONE for state in states),
         "total": len(states),
         "runs": [vars(state) for state in states],
     }
-    return json.dumps(found, indent=1)
+    return json.dumps(content, indent=1)

@@ -207,16 +207,16 @@ def _known_study(root: Path, table: Table, args: argparse.Namespace) -> Study | 
         return None
     folder = root / root_folder("results") / table.name / args.name
     metrics = EXPERIMENTS[table.experiment].metrics
-    found = results.read_results(folder, metrics, lambda text: None)
-    if not found:
+    recorded = results.read_results(folder, metrics, lambda text: None)
+    if not recorded:
         return None
-    scale = found[0]["scale"]
+    scale = recorded[0]["scale"]
     if args.scale not in (None, scale):
         raise OptionError(
             f"`--scale` must be {scale}, the scale of study {args.name}, but is {args.scale}"
         )
     args.scale = scale
-    return results.run_of(found[0]).study
+    return results.run_of(recorded[0]).study
 
 
 def _study(args: argparse.Namespace, root: Path) -> Study | None:
@@ -252,11 +252,11 @@ def _check_own_data(folder: Path, files: Sequence[str]) -> None:
 
 def _study_options(args: argparse.Namespace) -> list[str]:
     """Return the options that describe the study, for the job of one run."""
-    found = [word for text in args.set for word in ("--set", text)]
+    options = [word for text in args.set for word in ("--set", text)]
     for option, value in (
         ("--name", args.name),
         ("--data", args.data and args.data.absolute()),
         ("--updates", args.updates),
     ):
-        found += [] if value is None else [option, str(value)]
-    return found
+        options += [] if value is None else [option, str(value)]
+    return options

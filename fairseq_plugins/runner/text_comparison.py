@@ -85,8 +85,8 @@ def _recorded(results: Path, args: argparse.Namespace) -> list[Run]:
     Raises OptionError: one belongs to another comparison.
     """
     metrics = EXPERIMENTS[TABLE_2.experiment].metrics
-    found = [run_of(load_result(path, metrics)) for path in sorted(results.glob("*.json"))]
-    for run in found:
+    runs = [run_of(load_result(path, metrics)) for path in sorted(results.glob("*.json"))]
+    for run in runs:
         data = run.study.data if run.study is not None else None
         is_own = data is not None and data.name.startswith(_DATA)
         if not is_own or run.row not in args.encodings or run.attention != args.attention:
@@ -95,7 +95,7 @@ def _recorded(results: Path, args: argparse.Namespace) -> list[Run]:
                 f"not of a comparison of {' and '.join(args.encodings)} under {args.attention} "
                 "attention"
             )
-    return found
+    return runs
 
 
 def _as_recorded(report: Report, run: Run) -> Study:
@@ -103,14 +103,15 @@ def _as_recorded(report: Report, run: Run) -> Study:
 
     Raises OptionError: its text or its subwords are others.
     """
-    found, own = run.study, report.study
-    assert own is not None and own.data is not None and found is not None and found.data is not None
-    if found.data.name != own.data.name:
+    recorded, own = run.study, report.study
+    assert own is not None and own.data is not None
+    assert recorded is not None and recorded.data is not None
+    if recorded.data.name != own.data.name:
         raise OptionError(
             f"--name must be a new one, or --force given: {report.page.with_suffix('')} is of data "
-            f"{found.data.name}, but --text and --merges make {own.data.name}"
+            f"{recorded.data.name}, but --text and --merges make {own.data.name}"
         )
-    return replace(found, data=own.data)
+    return replace(recorded, data=own.data)
 
 
 def _train(args: argparse.Namespace, report: Report, begin: float) -> Report:
@@ -124,8 +125,8 @@ def _train(args: argparse.Namespace, report: Report, begin: float) -> Report:
     planned = text_rounds.plan_round(ROOT, args.encodings, args.attention, pilot, every)
 
     def show(title: str, study: Study) -> None:
-        found = _compared(args, replace(report, study=study))
-        print(f"{title}: {found.summary()}", flush=True)
+        pairs = _compared(args, replace(report, study=study))
+        print(f"{title}: {pairs.summary()}", flush=True)
 
     watch = time_budget.Watch()
     title, options = f"compare, {study.name}", RunOptions(jobs=jobs)
@@ -164,9 +165,9 @@ def _show(args: argparse.Namespace, report: Report) -> None:
     read, runs = report.read(), ROOT / root_folder("checkpoints") / report.table.name / report.name
     for sentence in read.left_out:
         print(f"Left out: {sentence}", file=sys.stderr)
-    found = _compared(args, report)
+    pairs = _compared(args, report)
     logs = {
-        row: [runs / f"{row}-{args.attention}-s{seed}" / "train.log" for seed in found.seeds]
+        row: [runs / f"{row}-{args.attention}-s{seed}" / "train.log" for seed in pairs.seeds]
         for row in args.encodings
     }
     losses = {row: [read_losses(log) for log in own if log.is_file()] for row, own in logs.items()}
@@ -175,8 +176,8 @@ def _show(args: argparse.Namespace, report: Report) -> None:
     page = stem.with_name(f"{name}-pairs.md")
     config = read.shown[0]["config"]
     trained = f"{config['optimization']['max_update']} updates each"
-    found.page(f"Comparison `{name}`, {trained}").write(page)
-    pictures = pairwise_runs.draw(found, losses, stem)
-    print(f"\n{found.text()}\n\nTrained for {trained}.")
+    pairs.page(f"Comparison `{name}`, {trained}").write(page)
+    pictures = pairwise_runs.draw(pairs, losses, stem)
+    print(f"\n{pairs.text()}\n\nTrained for {trained}.")
     written = [ROOT / report.page, page, *pictures]
     print(f"Written: {', '.join(os.path.relpath(path, ROOT) for path in written)}")
