@@ -9,9 +9,9 @@ from typing import IO, Any
 from fairseq_plugins.common.files import writing
 
 DPI = 110
-MOST_BYTES = 500 * 1024  # of a file of the repository; .pre-commit-config.yaml has it too
+MOST_BYTES = 500 * 1024  # limit of a committed file, as in .pre-commit-config.yaml
 _COARSER = 0.85  # resolution of the next try for a PNG of more bytes
-_FONTS = ["DejaVu Sans"]  # an SVG has the list with every text
+_FONTS = ["DejaVu Sans"]  # an SVG repeats this list for every text
 _INDENT = re.compile(rb"\n +(?=<)")
 _EMBEDDED = re.compile(rb"(?<=data:image/png;base64,)([^\"]+)")
 

@@ -64,7 +64,7 @@ class Scores(StartedMetrics):
     def _average_agrees(self) -> Self:
         columns = self.__pydantic_extra__
         values = [columns[name] for name in self.averaged if name in columns]
-        if values and abs(fmean(values) - self.average) > 1e-4:  # of rounded numbers
+        if values and abs(fmean(values) - self.average) > 1e-4:  # the numbers are rounded
             raise ValueError(f"average must be the mean of {', '.join(self.averaged)}")
         return self
 

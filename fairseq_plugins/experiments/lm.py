@@ -23,9 +23,9 @@ from fairseq_plugins.records.data import DataDescription
 from fairseq_plugins.records.metrics import Loss, MetricsSchema, NotNegative, Perplexity, perplexity
 from fairseq_plugins.records.runs import Run
 
-# The least number of tokens before a scored one, at scale paper beside 0, which the table shows.
-# fairseq's README evaluates this model so, two sequences at a time; the paper does not say which
-# context it used.
+# Least number of tokens before a scored one in a second evaluation at scale paper; the table shows
+# the first one, where it is 0. fairseq's README evaluates this model so, two sequences at a time;
+# the paper does not state its context.
 CONTEXT = 400
 
 

@@ -23,7 +23,7 @@ def encoding_of(configs: Path, row: str) -> str | None:
         return row
     path = configs / "model" / f"{row}.yaml"
     if any(other != path for other in configs.rglob(f"{row}.yaml")):
-        return None  # a group that the row's name chooses from
+        return None  # the row's name also selects from another group
     content = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
     if not isinstance(content, dict) or "@package" in path.read_text():
         return None

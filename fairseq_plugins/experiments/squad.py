@@ -89,7 +89,7 @@ class Squad(Experiment):
         scores: dict[str, dict[str, float]] = {}
         share = _unanswerable(data)
         if share is not None:
-            known = round(share, 4)  # as measured numbers are
+            known = round(share, 4)  # as measured scores are
             scores = {metric: {"answers nothing": known} for metric in ("v2_f1", "v2_exact")}
         for folder, request in data.request.parts().items():
             version = NAMES.get(request.version or "")

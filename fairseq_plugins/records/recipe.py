@@ -60,8 +60,8 @@ NOT_THE_EXPERIMENT = frozenset(
         "dataset.batch_size_valid",
         "dataset.num_workers",
         "optimization.update_freq",
-        f"{START}.checkpoint",  # its weights count
-        "criterion.teacher",  # the start
+        f"{START}.checkpoint",  # its weights are compared
+        "criterion.teacher",  # the same checkpoint
     }
 )
 

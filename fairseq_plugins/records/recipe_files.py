@@ -25,7 +25,7 @@ _CELL = {"table": str, "scale": str, "row": str, "attention": str, "seed": int}
 _TABLES = ("metrics", "config", "data", "versions", "hardware")
 
 FOLDER = "recipes"  # beside the files of results
-SCHEMA = 2  # of the files; 1, of older ones, is not recorded
+SCHEMA = 2  # of the files; older ones, of schema 1, have no number
 RECIPE = "recipe"  # key of the digest in a configuration
 _DIGITS = 16  # of a digest, hexadecimal
 _MODEL = "model"

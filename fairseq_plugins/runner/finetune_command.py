@@ -64,7 +64,7 @@ def fine_tune(args: argparse.Namespace) -> None:
     if left := [one for one in runs if args.force or not one.is_done]:
         print(_intention(left), flush=True)
     results, lines = [], []
-    head = commit(ROOT)  # now: the code that runs is the code of this moment
+    head = commit(ROOT)  # read before training, as files may change meanwhile
     with (
         get_launchers(ROOT, 0, [{"OMP_NUM_THREADS": str(usable_cores())}]) as (launcher,),
         Progress(args.data.name, [one.name for one in runs]) as progress,

@@ -27,8 +27,8 @@ from fairseq_plugins.runner.launcher import Launcher
 from fairseq_plugins.runner.progress import EVALUATING, Progress
 
 HEAD = "own"  # name of the classification head
-RECORD = "finetune.json"  # in the folder of a model: settings, scores and the commit measured at
-_MEASURED = ("metrics", "commit")  # its keys that are no settings
+RECORD = "finetune.json"  # in a model's folder: settings, scores and the commit of the measurement
+_MEASURED = ("metrics", "commit")  # keys of the record that are not settings
 _SAMPLE = 256  # tokens of a sample to adapt on
 _WARMUP = 0.06  # of the updates, as in the recipes of GLUE
 _REPORTS = 30  # log lines of a training

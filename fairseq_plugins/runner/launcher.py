@@ -178,7 +178,7 @@ class PreloadedLauncher(ProcessLauncher):
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-c", _PRELOADED, str(theirs.fileno())]
-            # Forks of a process that asked the driver for GPUs cannot use them: NVML is asked.
+            # Forks cannot use GPUs once their parent has asked the driver for them; NVML is safe.
             own = {**self.environment, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
             # OpenMP reads its settings in this process, not in the forks.
             self._process = _spawn(

@@ -28,7 +28,7 @@ from fairseq_plugins.runner.commands import run_command
 from fairseq_plugins.runner.launcher import Launcher
 
 MODEL = "model.pt"
-TOLERANCE = 1e-3  # relative: other processors give other last digits
+TOLERANCE = 1e-3  # relative; last digits differ between processors
 # Settings of the card, by section of the recorded configuration.
 _SHOWN = {
     "model": (
@@ -130,7 +130,7 @@ def card(planned: PlannedRun, result: Result, name: str) -> str:
     ]
     data = result["data"]
     prepare = "\n".join(planned.experiment.scales[run.scale].prepare)
-    # The reader's data is where the preparation puts it, not where it is here.
+    # Commands name the data folder that the preparation makes, not the one on this machine.
     here, there = str(planned.final.data), f"data/{planned.final.data.name}"
     commands = "\n".join(
         shlex.join(there if word == here else word for word in step.command)

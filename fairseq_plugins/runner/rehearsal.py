@@ -128,7 +128,7 @@ def build_on_meta(config: Mapping[str, Any], vocabulary: int) -> torch.nn.Module
     Raises ValueError: as the model's own `build_model`.
     """
     name = config["model"]["_name"]
-    # Without the section "checkpoint" nothing is restored and no data is looked for.
+    # Without the section "checkpoint" nothing is restored and no data is read.
     sections = {key: config[key] for key in ("common", "dataset", "optimization")}
     for key, schemas in (("model", MODEL_DATACLASS_REGISTRY), ("task", TASK_DATACLASS_REGISTRY)):
         schema = OmegaConf.structured(schemas[config[key]["_name"]])

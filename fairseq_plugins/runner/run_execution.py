@@ -111,7 +111,7 @@ class RunExecution:
             yield
         except (RunFailed, OSError) as failed:
             log, is_useless = getattr(failed, "log", None), isinstance(failed, NoModel)
-            with suppress(OSError):  # which may be why it failed
+            with suppress(OSError):  # maybe the cause of the failure
                 self.journal.fail(str(failed), log, is_useless=is_useless)
             raise
 

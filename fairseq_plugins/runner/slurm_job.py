@@ -95,7 +95,7 @@ class Job:
             f"--nodes={max(1, self.gpus // GPUS_PER_NODE)}",
             "--ntasks-per-node=1",
             f"--gpus-per-node={min(self.gpus, GPUS_PER_NODE)}",
-            # A trainer and its data workers; without it Slurm gives one core to all of a node.
+            # For trainer and data workers; by default all GPUs of a node share one core.
             *([] if "SBATCH_CPUS_PER_GPU" in os.environ else [f"--cpus-per-gpu={_CPUS_PER_GPU}"]),
         ]
 

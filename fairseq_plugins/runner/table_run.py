@@ -105,7 +105,7 @@ def start_workers(
     launcher: runs all commands in place of real ones.
     """
     gpus, jobs = max((one.devices.gpus for one in planned), default=0), options.jobs
-    # Read now: the code that runs is the code of this moment.
+    # Read before training, since files may change meanwhile.
     commit, sources = provenance.commit(root), provenance.sources(root)
     threads = share_of_threads(jobs) if jobs > 1 else None
     with (
@@ -145,7 +145,7 @@ def warn_of_other_data(
         if newest is None:
             continue
         data = None
-        with suppress(DataError):  # each run says so
+        with suppress(DataError):  # each run reports it
             data = one.describe_data(root)
         if data is None:
             continue

@@ -138,7 +138,7 @@ class TableRunner:
         title = f"pre-training {planned.run.table} {planned.run.name}"
 
         def say(text: str) -> None:
-            if f"process {os.getpid()} " not in text:  # not of waiting for another thread
+            if f"process {os.getpid()} " not in text:  # omit waiting for another thread
                 self.progress.say(f"{title}: {text}")
 
         # Others may need it: all seeds of a row, or all rows of a table, start from it.

@@ -34,7 +34,7 @@ from fairseq_plugins.runner.worker_pool import side_by_side
 Clock = Callable[[], float]
 IsLate = Callable[[float], bool]  # from the share of a round that is done
 
-SCALE = "mini"  # whose model it is
+SCALE = "mini"  # of the model
 LOG_INTERVAL = 10
 _SMALL_MODEL = ("model.decoder_layers=1", "dataset.batch_size=4")
 

@@ -92,7 +92,7 @@ def side_by_side(
         try:
             running = set(futures)
             while running:
-                # Python handles a signal when this thread wakes, whichever the system gives it to.
+                # Python handles signals when this thread wakes, even if another received them.
                 ended, running = wait(running, _WAKING_SECONDS, FIRST_COMPLETED)
                 for future in ended:
                     if failures:  # the first one, not the stops that it caused
