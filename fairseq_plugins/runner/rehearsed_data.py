@@ -19,7 +19,7 @@ _TRAIN, _TRAIN_LINES, _OTHER_LINES = "train", 600, 20
 
 
 def find_corpus(root: Path, kind: str) -> Path | None:
-    """Return the first prepared folder for a kind of model, relative to the root, or None."""
+    """Return the first prepared folder for a kind of model, as `root_folder` does, or None."""
     folders = (root_folder("data") / name for name in CORPORA[kind])
     return next((one for one in folders if (root / one / DATA_FILE).is_file()), None)
 
