@@ -85,7 +85,7 @@ def measure(job: Sequence[str], most: int) -> Result:
         if status:
             tail = log.read_text(errors="replace")[-3000:]
             raise WorkError(f"the job ended with status {status}:\n{tail}")
-    return {"found": {"peak_mib": round(peak.bytes / _MIB), "looks": peak.looks}}
+    return {"found": {"peak_mib": round(peak.bytes / _MIB), "looks": peak.samples}}
 
 
 def get_parser() -> Parser:

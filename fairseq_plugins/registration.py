@@ -3,9 +3,9 @@
 from fairseq_plugins import criterions as criterions
 from fairseq_plugins import models as models
 from fairseq_plugins import tasks as tasks
-from fairseq_plugins.common.checkpoints import allow_readable, check_what_fairseq_reads
+from fairseq_plugins.common.checkpoints import allow_readable, check_checkpoints_on_loading
 from fairseq_plugins.modules.fused_adam import replace_missing_apex
 
 allow_readable()
-check_what_fairseq_reads()
+check_checkpoints_on_loading()
 replace_missing_apex()

@@ -96,7 +96,7 @@ def weights_checksum(state: Mapping[str, torch.Tensor]) -> str:
     return checksum.hexdigest()
 
 
-def check_what_fairseq_reads() -> None:
+def check_checkpoints_on_loading() -> None:
     """Make fairseq's own commands check each checkpoint by `read_checkpoint`.
 
     fairseq-generate and its like hand the options of a checkpoint to OmegaConf, which would put

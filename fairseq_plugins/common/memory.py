@@ -62,11 +62,11 @@ class PeakOfChildren:
 
     Attributes:
         bytes: the largest sum of proportional set sizes.
-        looks: number of samples.
+        samples: their number.
     """
 
     def __init__(self) -> None:
-        self.bytes = self.looks = 0
+        self.bytes = self.samples = 0
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory")
         self._before = frozenset(tree(os.getpid()))
@@ -85,6 +85,6 @@ class PeakOfChildren:
             started = {*tree(os.getpid())} - self._before
             self.bytes = max(self.bytes, sum(map(proportional, started & seen)))
             seen = started
-            self.looks += 1
+            self.samples += 1
             if self._is_over.wait(_SAMPLING_SECONDS):
                 return

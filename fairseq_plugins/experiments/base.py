@@ -136,7 +136,7 @@ class Experiment:
         """Describe the requested metrics that a finished run lacks; empty for none."""
         return ""
 
-    def with_those_of(self, metrics: Mapping[str, Any]) -> Self:
+    def also_measuring(self, metrics: Mapping[str, Any]) -> Self:
         """Return the experiment that also measures all metrics of a finished run."""
         return self
 

@@ -92,7 +92,7 @@ class Extrapolation(Experiment):
         missing = sorted(set(self.factors) - {*factors_of(metrics)})
         return f"it has no {', '.join(f'{factor}x' for factor in missing)}" if missing else ""
 
-    def with_those_of(self, metrics: Mapping[str, Any]) -> Self:
+    def also_measuring(self, metrics: Mapping[str, Any]) -> Self:
         return self.at_lengths(tuple(sorted({*self.factors, *factors_of(metrics)})))
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:

@@ -72,9 +72,9 @@ class PlannedRun:
         return {**before, **{kind: _common(trainings) for kind, trainings in kinds.items()}}
 
     @property
-    def before(self) -> "list[PlannedRun]":
+    def ancestors(self) -> "list[PlannedRun]":
         """The chain of runs that it starts from, the first one first."""
-        return [*self.pretraining.before, self.pretraining] if self.pretraining else []
+        return [*self.pretraining.ancestors, self.pretraining] if self.pretraining else []
 
     @property
     def measured(self) -> tuple[Training, ...]:

@@ -13,8 +13,8 @@ _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
 _OBJECT = re.compile(r"^\{", re.MULTILINE)
 _DEVICES = re.compile(r"training on (\d+) devices")
 # One of these precedes the path of a page, at the end of the command that writes it.
-THE_PAGE = "The whole table: "
-_PAGE_IS_MADE = (THE_PAGE, "written: ")
+PAGE_PREFIX = "The whole table: "
+_PAGE_IS_MADE = (PAGE_PREFIX, "written: ")
 MOST_POINTS = 40  # of a recorded curve
 SHOWN_LINES = 8  # of a failed command's log
 _COUNTS = ("num_updates", "wall")  # ends of keys whose numbers must be finite
@@ -203,7 +203,7 @@ def last_lines(path: Path) -> list[str]:
     return [line.rstrip() for line in _lines(path) if line.strip()][-SHOWN_LINES:]
 
 
-def says_page(path: Path) -> bool:
+def names_page(path: Path) -> bool:
     """Return whether a log ends with the path of a written page."""
     return any(line.startswith(_PAGE_IS_MADE) for line in last_lines(path))
 

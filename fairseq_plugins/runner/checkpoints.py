@@ -63,7 +63,7 @@ def has_reached(folder: Path, updates: int) -> bool:
         return False
 
 
-def was_tidied(folder: Path, evaluated: str) -> bool:
+def last_was_deleted(folder: Path, evaluated: str) -> bool:
     """Return whether a training's last checkpoint was deleted and the evaluated one kept."""
     return (folder / evaluated).is_file() and not (folder / LAST).exists()
 
@@ -136,7 +136,7 @@ def kept_names(training: Training, keep: Retention) -> set[str]:
     return {training.evaluated, *({LAST} if keep == "last" else ())}
 
 
-def remove_others(root: Path, planned: PlannedRun, keep: Retention) -> None:
+def delete_unkept(root: Path, planned: PlannedRun, keep: Retention) -> None:
     """Delete the checkpoints of a measured run that are not to be kept."""
     for training in planned.trainings if keep != "all" else ():
         for path in (root / training.folder).glob("*.pt"):

@@ -157,7 +157,7 @@ def describe(
     tflops: 10^12 operations per second of a GPU. at_once: most runs at the same time, 0 for all.
     """
     plans = {one.run: one for planned in tables for one in planned}
-    plans |= {before.run: before for one in list(plans.values()) for before in one.before}
+    plans |= {before.run: before for one in list(plans.values()) for before in one.ancestors}
     # A run that is copied from another table costs nothing.
     made = [run for job in jobs if job.trains for run in job.runs if run in plans]
     costs = {run: cost_of(root, plans[run], keep) for run in dict.fromkeys(made)}

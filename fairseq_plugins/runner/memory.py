@@ -29,7 +29,7 @@ DEFAULT_MIB = 3072  # without a measurement
 _STEP_MIB = 512
 
 
-def asked_mib(runs: Sequence[Run]) -> int:
+def requested_mib(runs: Sequence[Run]) -> int:
     """Return the memory per core that a job on a CPU requests; each of its runs has one core."""
     return max(map(_mib_of, runs), default=DEFAULT_MIB)
 

@@ -231,7 +231,7 @@ class RunExecution:
         if training.variant.name:
             self.say(training.variant.name)
         updates, total = checkpoints.find_restart(folder, self.say), training.max_update
-        is_tidied = checkpoints.was_tidied(folder, training.evaluated)
+        is_tidied = checkpoints.last_was_deleted(folder, training.evaluated)
         if (self.journal.content["finished"] and is_tidied) or (total and updates >= total):
             self.say("training is complete already; it is evaluated")
             return

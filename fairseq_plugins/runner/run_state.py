@@ -84,7 +84,7 @@ def _has_model(root: Path, planned: PlannedRun, training: Training) -> bool:
     folder = root / training.folder
     if not (root / training.checkpoint).exists():
         return False
-    if checkpoints.was_tidied(folder, training.evaluated):
+    if checkpoints.last_was_deleted(folder, training.evaluated):
         journal = read_journal(root, planned)
         return journal is not None and bool(journal.content["finished"])
     return checkpoints.has_reached(folder, training.max_update)

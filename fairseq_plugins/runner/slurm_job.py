@@ -12,7 +12,7 @@ from fairseq_plugins.experiments.devices import GPUS_PER_NODE
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.records.submissions import RunKey
-from fairseq_plugins.runner.memory import asked_mib
+from fairseq_plugins.runner.memory import requested_mib
 
 _CPUS_PER_GPU = 4
 # SIGUSR1 to the batch shell. Slurm may send it up to a minute early, and
@@ -89,7 +89,7 @@ class Job:
                 "--nodes=1",
                 "--ntasks-per-node=1",
                 f"--cpus-per-task={self.cpus}",
-                *([] if is_set else [f"--mem-per-cpu={asked_mib(self.runs)}M"]),
+                *([] if is_set else [f"--mem-per-cpu={requested_mib(self.runs)}M"]),
             ]
         return [
             f"--nodes={max(1, self.gpus // GPUS_PER_NODE)}",

@@ -135,7 +135,7 @@ class _Gathering:
             return self._by_jobs(status, [job])
         since = log.stat().st_mtime if log else job.get("submitted", 0.0)
         pages = (self.results / table).glob(f"{scale}.md" if is_page else "*.md")
-        is_made = (log and logs.says_page(log)) or any(p.stat().st_mtime > since for p in pages)
+        is_made = (log and logs.names_page(log)) or any(p.stat().st_mtime > since for p in pages)
         return status if is_made else self._by_jobs(status, [job])
 
     def _queued(self, jobs: Iterable[Record]) -> list[Queued]:

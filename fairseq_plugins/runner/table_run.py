@@ -14,7 +14,7 @@ from fairseq_plugins.experiments.base import Scale
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import Table
-from fairseq_plugins.records.logs import THE_PAGE, last_lines
+from fairseq_plugins.records.logs import PAGE_PREFIX, last_lines
 from fairseq_plugins.records.results import newest_by_attention, read_results, run_of
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.page import Report
@@ -78,7 +78,7 @@ def get_report(root: Path, table: Table, scale: Scale, planned: Sequence[Planned
 def render(root: Path, table: Table, scale: Scale, planned: Sequence[PlannedRun]) -> None:
     """Write the pages and figures of a table and of those it starts from, and print the table."""
     report = get_report(root, table, scale, planned)
-    before = {one.run.table: one for run in planned for one in run.before}
+    before = {one.run.table: one for run in planned for one in run.ancestors}
     scales = {name: one.experiment.scales[one.run.scale] for name, one in before.items()}
     for each in (report, *(Report(root, TABLES[name], own) for name, own in scales.items())):
         for sentence in each.make():
@@ -88,7 +88,7 @@ def render(root: Path, table: Table, scale: Scale, planned: Sequence[PlannedRun]
     )
     heading = f"{table.source}: {table.ranked_by.label} {where.format(scale.name)}"
     heading += f", study {report.study.name}" if report.study else ""
-    print(f"\n{heading}\n\n{report.text()}\n\n{THE_PAGE}{report.page}")
+    print(f"\n{heading}\n\n{report.text()}\n\n{PAGE_PREFIX}{report.page}")
 
 
 @contextmanager

@@ -83,7 +83,7 @@ class TableRunner:
                 self.progress.change(planned.run.name, DONE, "trained; another job measures it")
                 return
             note = self._complete(execution, existing)
-            checkpoints.remove_others(self.root, planned, self.options.keep)
+            checkpoints.delete_unkept(self.root, planned, self.options.keep)
             self.progress.change(planned.run.name, DONE, note)
 
     def _complete(self, execution: RunExecution, existing: Result | None) -> str:
@@ -111,7 +111,7 @@ class TableRunner:
         result = results.read_result(path, experiment.metrics)
         if result is None:
             return planned
-        return replace(planned, requested=experiment.with_those_of(result["metrics"]))
+        return replace(planned, requested=experiment.also_measuring(result["metrics"]))
 
     def _check_made(self, planned: PlannedRun) -> None:
         """Check, in a Slurm job, that an earlier job has made a run, maybe on other GPUs.

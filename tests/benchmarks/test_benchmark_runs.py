@@ -225,7 +225,7 @@ def test_table9_cells(tmp_path, capsys):
     assert "t5, linear: - (linear attention cannot use" in said
     log = tmp_path / "table9-toy.slurm-9.log"
     log.write_text(said)
-    assert logs.says_page(log)  # as `fairseq-pe status` reads it
+    assert logs.names_page(log)  # as `fairseq-pe status` reads it
     cell = json.loads((folder / "cpu" / "rope-linear.json").read_text())
     assert tuple(cell) == CELL
     assert cell["table"] == "table9" and cell["scale"] == "cpu"

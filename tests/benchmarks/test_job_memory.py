@@ -28,7 +28,7 @@ start.join()
 def test_all_that_a_process_started_counts() -> None:
     with PeakOfChildren() as peak:
         subprocess.run([sys.executable, "-c", PARENT], check=True)
-    assert 200 * MIB < peak.bytes < 300 * MIB and peak.looks > 4
+    assert 200 * MIB < peak.bytes < 300 * MIB and peak.samples > 4
 
 
 def test_what_processes_share_counts_once() -> None:

@@ -131,5 +131,5 @@ def test_a_continued_model_trains_on_and_answers_questions(place: Path) -> None:
     for version in ("1.1", "2.0"):
         make_squad(place, version)
     planned = plan("bert_table4", "shaw_only", "vanilla")
-    for training in (t for one in (*planned.before, planned) for t in one.trainings):
+    for training in (t for one in (*planned.ancestors, planned) for t in one.trainings):
         train(training)

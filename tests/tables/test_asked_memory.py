@@ -10,7 +10,7 @@ from benchmarks.job_memory import MEASURED
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner.memory import DEFAULT_MIB, FAMILIES, MARGIN, PEAKS_MIB, asked_mib
+from fairseq_plugins.runner.memory import DEFAULT_MIB, FAMILIES, MARGIN, PEAKS_MIB, requested_mib
 from fairseq_plugins.runner.slurm_job import Job
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ def test_the_families_are_what_is_measured_and_their_experiments_exist() -> None
 
 def test_where_nobody_measured_it_is_the_default() -> None:
     unmeasured = Run("extrapolation", "mini", "base", "vanilla", 1)
-    assert asked_mib([unmeasured]) == asked_mib([]) == DEFAULT_MIB
+    assert requested_mib([unmeasured]) == requested_mib([]) == DEFAULT_MIB
     # A job of several runs has room for the largest on each of its cores.
     measured = Run("table2", "toy", "base", "vanilla", 1)
-    assert asked_mib([measured, unmeasured]) == max(DEFAULT_MIB, asked_mib([measured]))
+    assert requested_mib([measured, unmeasured]) == max(DEFAULT_MIB, requested_mib([measured]))

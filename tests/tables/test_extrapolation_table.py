@@ -117,7 +117,7 @@ def test_a_result_lacks_what_it_was_not_asked_for(tmp_path):
     found = metrics_of(tmp_path, printed({1: 3.0, 2: 4.0, 16: None}))
     assert EXTRAPOLATION.at_lengths((1, 16)).lacks(found) == ""
     assert EXTRAPOLATION.lacks(found) == "it has no 4x, 8x"
-    assert EXTRAPOLATION.at_lengths((8,)).with_those_of(found).factors == (1, 2, 8, 16)
+    assert EXTRAPOLATION.at_lengths((8,)).also_measuring(found).factors == (1, 2, 8, 16)
 
 
 def test_a_run_measures_table_2s_model_of_its_own_seed(configs):

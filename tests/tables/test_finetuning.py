@@ -373,7 +373,7 @@ def test_the_caption_says_where_seeds_leave_out_the_pre_training(
 ):
     """As a run of seed 3 is planned."""
     planned = plan_run(configs, Run(table, "mini", "rope", "vanilla", 3), Devices(0))
-    before = planned.before[-1].final.folder if planned.before else None
+    before = planned.ancestors[-1].final.folder if planned.ancestors else None
     assert before == (Path("checkpoints", start) if start else None)
     page = "\n".join(caption(TABLES[table], "mini", [made_by(planned, make_result)]).notes)
     assert (told in page) if told else ("Whatever its seed" not in page)

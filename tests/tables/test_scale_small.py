@@ -86,7 +86,7 @@ def test_every_row_composes_under_every_attention(table: Table) -> None:
     rows = {row for row, _ in cells | empty}
     assert cells | empty == {(row, attention) for row in rows for attention in attentions}
     assert all(cell.reason for cell in skipped)
-    for training in (t for one in planned for run in (*one.before, one) for t in run.trainings):
+    for training in (t for one in planned for run in (*one.ancestors, one) for t in run.trainings):
         _is_small(training)
 
 
@@ -127,7 +127,7 @@ def test_masked_models_see_27_million_pieces_from_short_samples_to_long_ones() -
     continued = run("bert_continued", "shaw_only")
     for stages in (
         run("table8").trainings,
-        [training for one in (*continued.before, continued) for training in one.trainings],
+        [training for one in (*continued.ancestors, continued) for training in one.trainings],
     ):
         assert [t.config["task"]["tokens_per_sample"] for t in stages] == [16, 32, 128]
         assert [t.config["model"]["max_positions"] for t in stages] == [128] * 3

@@ -13,7 +13,7 @@ from fairseq_plugins.cli import status as command
 from fairseq_plugins.common import locks
 from fairseq_plugins.common.files import write_text
 from fairseq_plugins.records import submissions
-from fairseq_plugins.records.logs import THE_PAGE
+from fairseq_plugins.records.logs import PAGE_PREFIX
 from fairseq_plugins.records.submissions import RENDER
 from fairseq_plugins.runner.journal import Journal
 from fairseq_plugins.runner.slurm_queue import NoSlurm, Queued
@@ -245,7 +245,7 @@ def test_a_page_is_done_when_its_job_says_so_or_it_was_made_later(tmp_path):
     page.parent.mkdir(parents=True)
     page.write_text("")
     os.utime(page, (0, 0))
-    submit_page(tmp_path, log=f"numbers\n\n{THE_PAGE}results/table2/toy.md\n")
+    submit_page(tmp_path, log=f"numbers\n\n{PAGE_PREFIX}results/table2/toy.md\n")
     assert states(tmp_path)["page"].state == states(tmp_path, None)["page"].state == "done"
     submit_page(tmp_path, log="Traceback\nMemoryError\n")
     failed = states(tmp_path)["page"]
