@@ -191,6 +191,5 @@ def _describe_job(job: Job) -> str:
     after = [*job.after, *(f"{name} (however it ends)" for name in job.finally_after)]
     gpus = f"{job.gpus} GPUs" if job.gpus else "CPU"
     gpus += ", a node for itself" if job.alone else ""
-    waits = f", after {', '.join(after)}" if 0 < len(after) < 4 else ""
-    waits = waits or (f", after {len(after)} jobs" if after else "")
-    return f"  {job.name}: {gpus}{waits}"
+    shown = ", ".join(after) if len(after) < 4 else f"{len(after)} jobs"
+    return f"  {job.name}: {gpus}" + (f", after {shown}" if after else "")
