@@ -194,7 +194,7 @@ def _training(
     base = replace(first, row=BASE)
     # The total batch of a scale is the same for all rows.
     layout = spread(_record(configs, base, variant, Devices(0), {}), max(1, devices.gpus))
-    encoding = _encoding_of(configs, run.row) if _encoding_of(configs, BASE) else None
+    encoding = encoding_of(configs, run.row) if encoding_of(configs, BASE) else None
     changes = placement(base.folder, devices, layout)
     if encoding:
         changes["model.position_encoding"] = encoding
@@ -215,9 +215,6 @@ def _training(
     return Training(variant, folder, overrides, config, devices.srun, data)
 
 
-_encoding_of = functools.cache(encoding_of)  # cached as long as the composition is
-
-
 def _shown(folder: Path) -> str:
     """Return a folder as it is recorded: of an absolute one only the name."""
     return folder.name if folder.is_absolute() else folder.as_posix()
@@ -236,15 +233,9 @@ def _data_elsewhere(run: Run, own: Path) -> Path | None:
 def _record(
     configs: Path, run: Run, variant: Variant, devices: Devices, changes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the recorded configuration of a training with some settings changed.
-
-    It is cached and must not be changed itself.
-    """
+    """Return the recorded configuration of a training with some settings changed."""
     overrides = (*_selection(configs, run, variant), run_group(devices), *variant.overrides)
-    return _record_once(configs.resolve(), variant.recipe, overrides, tuple(changes.items()))
-
-
-_record_once = functools.cache(record_changed)
+    return record_changed(configs.resolve(), variant.recipe, overrides, tuple(changes.items()))
 
 
 def _selection(configs: Path, run: Run, variant: Variant) -> list[str]:

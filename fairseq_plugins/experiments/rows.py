@@ -1,5 +1,6 @@
 """Rows of a table: known ones, those that run by default, and checks of their names."""
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ def has_file(configs: Path, row: str) -> bool:
     return (configs / "model" / f"{row}.yaml").is_file()
 
 
+@functools.cache  # for as long as compositions are
 def encoding_of(configs: Path, row: str) -> str | None:
     """Return the encoding of a row that differs from Base in it alone; None for other rows."""
     if not has_file(configs, row):

@@ -89,6 +89,7 @@ def hydra_word(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+@functools.cache
 def record_changed(
     configs: Path, recipe: str, overrides: tuple[str, ...], changes: tuple[tuple[str, Any], ...]
 ) -> dict[str, Any]:
@@ -98,8 +99,8 @@ def record_changed(
     composes; the changes are set after its composition.
 
     All changes of a recipe with its overrides share one composition, which takes as long as a
-    hundred records. The result may share values with other records. configs: an absolute path.
-    changes: dotted keys and values, lists as tuples; no group may follow from them.
+    hundred records. Results are cached and share values: do not change them. configs: an absolute
+    path. changes: dotted keys and values, lists as tuples; no group may follow from them.
 
     Raises hydra.errors.HydraException: a group, name or key does not exist.
     """
