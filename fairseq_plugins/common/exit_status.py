@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from fairseq_plugins.common.errors import WorkError
-from fairseq_plugins.common.parser import REFUSED, error_line
+from fairseq_plugins.common.parser import INVALID_INPUT, error_line
 from fairseq_plugins.common.root import apply_folder_options
 
 
@@ -61,4 +61,4 @@ def exit_status(program: str, work: Callable[[], int | None]) -> int:
         return 1
     except ValueError as error:
         print(error_line(program, str(error)), file=sys.stderr)
-        return REFUSED
+        return INVALID_INPUT

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any, NoReturn
 
-REFUSED = 2  # exit status for bad input, before any work
+INVALID_INPUT = 2  # exit status for bad input, before any work
 _WIDTH = 120  # longest line with the hint
 _HINT = " (--help shows the options)"
 
@@ -41,4 +41,4 @@ def error_line(program: str, message: str) -> str:
 def _end(program: str, message: str) -> NoReturn:
     line = error_line(program, message)
     sys.stderr.write(f"{line}{_HINT * (len(line + _HINT) <= _WIDTH)}\n")
-    sys.exit(REFUSED)
+    sys.exit(INVALID_INPUT)

@@ -55,7 +55,7 @@ def _short_message(error: BaseException) -> str:
         _lack_of_data(error)
         or _lack_of_cuda(error)
         or _damaged_dictionary(error)
-        or _refused_by_fairseq(error)
+        or _failed_check(error)
     )
 
 
@@ -101,7 +101,7 @@ def _damaged_dictionary(error: BaseException) -> str:
     return f"{path}: {error}"
 
 
-def _refused_by_fairseq(error: BaseException) -> str:
+def _failed_check(error: BaseException) -> str:
     """Return the message of an option check in fairseq's commands; "" for other errors."""
     import fairseq_cli
 

@@ -53,7 +53,7 @@ class Scores(StartedMetrics):
 
     @classmethod
     def comparable(cls, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Take all averages, and their baselines, over the tasks that every result has."""
+        """Return results with averages, and their baselines, over the tasks that all results have."""
         listed = [result["metrics"]["averaged"] for result in results] or [[]]
         common = [name for name in listed[0] if all(name in one for one in listed)]
         if not common or all(one == common for one in listed):
@@ -103,7 +103,7 @@ class Glue(Experiment):
     protocol: str = ""
 
     def tasks(self, scale: str) -> list[GlueTask]:
-        """The tasks of a scale."""
+        """Return the tasks of a scale."""
         if scale == "toy":
             return list(TOY_GLUE)
         wanted = {source.task for source in self.sources.values()}

@@ -66,8 +66,8 @@ NOT_THE_EXPERIMENT = frozenset(
 )
 
 
-# Exceptions of composing a wrong override.
-REFUSED = (ValueError, HydraException, OmegaConfBaseException)
+# Raised by the composition of an invalid override.
+COMPOSITION_ERRORS = (ValueError, HydraException, OmegaConfBaseException)
 
 
 def in_a_line(error: BaseException) -> str:

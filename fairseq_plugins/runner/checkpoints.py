@@ -69,7 +69,7 @@ def last_was_deleted(folder: Path, evaluated: str) -> bool:
 
 
 def require_model(path: Path, config: Mapping[str, Any]) -> None:
-    """Refuse to evaluate a checkpoint whose model differs from the one in a recorded configuration.
+    """Check that a checkpoint's model is that of a recorded configuration, before it is measured.
 
     A complete training is not started again, so that nothing else would notice.
 

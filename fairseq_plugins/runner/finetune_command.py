@@ -24,7 +24,7 @@ from fairseq_plugins.glue import prepare as glue_prepare
 from fairseq_plugins.glue.read import read_lines, read_split
 from fairseq_plugins.glue.tasks import GlueTask
 from fairseq_plugins.papers.tables import Column, Table
-from fairseq_plugins.records.recipe import REFUSED, in_a_line
+from fairseq_plugins.records.recipe import COMPOSITION_ERRORS, in_a_line
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.pairwise_runs import compare
 from fairseq_plugins.runner.checkpoints import exclusive
@@ -59,7 +59,7 @@ def fine_tune(args: argparse.Namespace) -> None:
                 error = EXPERIMENTS["lrpe_glue"].incompatibility(training.config["model"])
                 if error is not None:
                     raise OptionError(str(error))
-    except REFUSED as refused:
+    except COMPOSITION_ERRORS as refused:
         raise OptionError(f"--encoding {one.settings.encoding}: {in_a_line(refused)}") from None
     if left := [one for one in runs if args.force or not one.is_done]:
         print(_intention(left), flush=True)

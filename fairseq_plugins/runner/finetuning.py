@@ -115,7 +115,7 @@ class FineTuning:
     def trainings(self) -> list[Training]:
         """Compose the trainings.
 
-        Raises recipe.REFUSED: Hydra, the encoding or the attention rejects an option.
+        Raises recipe.COMPOSITION_ERRORS: Hydra, the encoding or the attention rejects an option.
         """
         adapting = [self._adapting()] if self.settings.changes_start else []
         return [*adapting, self._tuning(adapting[0] if adapting else None)]

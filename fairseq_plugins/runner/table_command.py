@@ -21,7 +21,7 @@ from fairseq_plugins.experiments.training import PretrainedModel, default_checkp
 from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records import results
-from fairseq_plugins.records.recipe import REFUSED, in_a_line
+from fairseq_plugins.records.recipe import COMPOSITION_ERRORS, in_a_line
 from fairseq_plugins.records.runs import Study
 from fairseq_plugins.runner import phase_times, preflight, slurm_submission, table_run
 from fairseq_plugins.runner.plan import check_devices, check_study, plan, tracked
@@ -44,7 +44,7 @@ def make(
     """
     try:
         scale, devices, planned = _plan(root, table, args)
-    except REFUSED as error:
+    except COMPOSITION_ERRORS as error:
         refuse(in_a_line(error))
     options = RunOptions(
         force=args.force,
@@ -100,7 +100,7 @@ def _plan(
 ) -> tuple[Scale, Devices, list[PlannedRun]]:
     """Plan the requested runs, and print which cells stay empty.
 
-    Raises one of `REFUSED` for a wrong option or missing data.
+    Raises one of `COMPOSITION_ERRORS` for a wrong option or missing data.
     """
     study = _known_study(root, table, args) or _study(args, root)
     args.scale = args.scale or "mini"

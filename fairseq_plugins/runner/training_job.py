@@ -6,7 +6,7 @@ Since a job may end at any moment, it differs from fairseq's own:
 - if a file `STOP` appears in its folder of checkpoints, it saves within about a second and exits
   with status 0;
 - it resumes with the next batch also on another number of GPUs;
-- it refuses to start without the GPUs that it was given.
+- it exits at once without the GPUs that it was given.
 
 fairseq's `stop_time_hours` and `save_interval_updates` would validate whenever they save, which
 adds points to a curve and may choose another best checkpoint: results would depend on when a job
