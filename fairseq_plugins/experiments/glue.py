@@ -53,7 +53,7 @@ class Scores(StartedMetrics):
 
     @classmethod
     def comparable(cls, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return results with averages, and their baselines, over the tasks that all results have."""
+        """Return results whose averages and baselines are over the tasks that all of them have."""
         listed = [result["metrics"]["averaged"] for result in results] or [[]]
         common = [name for name in listed[0] if all(name in one for one in listed)]
         if not common or all(one == common for one in listed):
