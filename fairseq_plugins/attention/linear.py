@@ -14,7 +14,7 @@ from fairseq_plugins.attention.normalizers import (
     NORMALIZER,
     UNDIVIDED,
     Normalizer,
-    NormalizerOptions,
+    complete_options,
 )
 from fairseq_plugins.attention.output_norm import OutputNorm, OutputNormKind
 from fairseq_plugins.attention.shared import SharedPass
@@ -84,7 +84,9 @@ class LinearAttention(Attention):
             raise ValueError(
                 f"`feature_map` must be one of {list(FEATURE_MAPS)}, but is {feature_map!r}."
             )
-        options = NormalizerOptions.complete(normalizer, min_cosine, epsilon, output_norm)
+        options = complete_options(
+            normalizer, min_cosine=min_cosine, epsilon=epsilon, output_norm=output_norm
+        )
         facts = LinearFacts.of(encoding) if encoding is not None else LinearFacts()
         if normalizer == "encoded" and not facts.keeps_norms:
             normalizer = "plain"
@@ -92,15 +94,13 @@ class LinearAttention(Attention):
         self.normalizer, self._transforms_features = normalizer, facts.transform_after_feature_map
         self._normalize = normalizer not in UNDIVIDED
         self.output_norm: OutputNorm | None = None
-        if options.output_norm is not None:
-            self.output_norm = OutputNorm(
-                options.output_norm, num_heads=num_heads, head_dim=head_dim
-            )
+        if kind := options.get("output_norm"):
+            self.output_norm = OutputNorm(kind, num_heads=num_heads, head_dim=head_dim)
             self._sized = ("q", "k", "v")
         transforms = bool(self.hooks & ENCODED)
         is_encoded = normalizer == "encoded" and transforms
         may_be_negative = transforms and not facts.keeps_positive
-        self.epsilon = options.epsilon if may_be_negative else None
+        self.epsilon: float | None = options.get("epsilon") if may_be_negative else None
         # The plain denominator can be 0 where the weights of encoded features are not.
         can_vanish = facts.feature_map is None and feature_map in VANISHING_MAPS
         is_vanishing = normalizer == "plain" and transforms and can_vanish
@@ -111,7 +111,7 @@ class LinearAttention(Attention):
                 "where encoded ones are not."
             )
         has_floor = is_vanishing or (normalizer == "encoded" and may_be_negative)
-        self.min_cosine = (options.min_cosine or 0.0) if has_floor else 0.0
+        self.min_cosine: float = options["min_cosine"] if has_floor else 0.0
         self._floor = max(self.min_cosine, LEAST_COSINE) if has_floor else 0.0
         sums_weights = is_encoded or (normalizer == "clamped" and transforms)
         # Norms that grow with the position would leave float16's range too.
@@ -148,7 +148,7 @@ class LinearAttention(Attention):
         if self._decays:
             log_decay, _ = self._log_decay(k_positions, key_padding_mask)
             attention = partial(causal_linear_attention, log_decay=log_decay)
-        output = attention(q, k, v, normalizer_k=norm_k, **self._options(norm_q))
+        output = attention(q, k, v, normalizer_k=norm_k, **self._denominator(norm_q))
         assert isinstance(output, Tensor)
         return self._decode_output(output, q_positions, dtype), None
 
@@ -175,7 +175,7 @@ class LinearAttention(Attention):
             k,
             v,
             normalizer_k=norm_k,
-            **self._options(norm_q),
+            **self._denominator(norm_q),
             log_decay=log_decay,
             initial_state=_sums(state) if state else None,
             return_state=True,
@@ -202,11 +202,11 @@ class LinearAttention(Attention):
         if self.span is not None:
             self._check_span(q_positions, state["k_range"])
         features, norm_q = self._encode_query(q, q_positions)
-        output = attend_state(features, _sums(state), **self._options(norm_q))
+        output = attend_state(features, _sums(state), **self._denominator(norm_q))
         return self._decode_output(output, q_positions, q.dtype), None
 
-    def _options(self, normalizer_q: Tensor | None) -> dict[str, Any]:
-        """Return the kernels' options of the denominator."""
+    def _denominator(self, normalizer_q: Tensor | None) -> dict[str, Any]:
+        """Return the arguments of the kernels that concern the denominator."""
         return {
             "normalizer_q": normalizer_q,
             "normalize": self._normalize,

@@ -1,13 +1,12 @@
 """Normalizers of linear attention and the options of each."""
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from fairseq_plugins.attention.output_norm import OUTPUT_NORMS, OutputNormKind
 
 Normalizer = Literal["encoded", "plain", "none", "clamped", "output_norm"]
-NORMALIZERS: tuple[Normalizer, ...] = ("encoded", "plain", "none", "clamped", "output_norm")
+NORMALIZERS: tuple[Normalizer, ...] = get_args(Normalizer)
 FLOORED: tuple[Normalizer, ...] = ("encoded", "plain")  # those with `min_cosine`
 UNDIVIDED: tuple[Normalizer, ...] = ("none", "output_norm")
 
@@ -18,51 +17,30 @@ NORMALIZER: Normalizer = "clamped"  # with which the LRPE paper's orderings come
 OUTPUT_NORM: OutputNormKind = "layer_norm"
 
 
-@dataclass(frozen=True)
-class NormalizerOptions:
-    """A normalizer and its options; options of other normalizers are None.
+def complete_options(normalizer: Normalizer, **given: Any) -> dict[str, Any]:
+    """Check the options of a normalizer, and add the defaults of those that are None.
 
-    Attributes:
+    Args:
         normalizer: see ``LinearAttention``.
-        min_cosine: see ``LinearAttention``.
-        epsilon: see ``LinearAttention``.
-        output_norm: see ``LinearAttention``.
+        given: ``min_cosine``, ``epsilon`` and ``output_norm``, as ``LinearAttention`` takes them.
+
+    Returns:
+        The options that the normalizer uses.
+
+    Raises:
+        ValueError: an unknown normalizer, a value out of range, or an option of another normalizer.
     """
-
-    normalizer: Normalizer
-    min_cosine: float | None = None
-    epsilon: float | None = None
-    output_norm: OutputNormKind | None = None
-
-    @classmethod
-    def complete(
-        cls,
-        normalizer: Normalizer,
-        min_cosine: float | None = None,
-        epsilon: float | None = None,
-        output_norm: OutputNormKind | None = None,
-    ) -> "NormalizerOptions":
-        """Replace None by the defaults.
-
-        Raises:
-            ValueError: an unknown normalizer, a value out of range, or an option of another
-                normalizer.
-        """
-        if normalizer not in NORMALIZERS:
+    if normalizer not in NORMALIZERS:
+        raise ValueError(f"`normalizer` must be one of {list(NORMALIZERS)}, but is {normalizer!r}.")
+    options = defaults_of(normalizer)
+    for name, value in given.items():
+        if value is not None and name not in options:
             raise ValueError(
-                f"`normalizer` must be one of {list(NORMALIZERS)}, but is {normalizer!r}."
+                f"`{name}` must be left out with normalizer={normalizer}, which does not use "
+                f"it, but is {value} instead."
             )
-        given = {"min_cosine": min_cosine, "epsilon": epsilon, "output_norm": output_norm}
-        own = defaults_of(normalizer)
-        for name, value in given.items():
-            if value is not None and name not in own:
-                raise ValueError(
-                    f"`{name}` must be left out with normalizer={normalizer}, which does not use "
-                    f"it, but is {value} instead."
-                )
-        _check_values(**given)
-        chosen = {name: value for name, value in given.items() if value is not None}
-        return cls(normalizer, **{**own, **chosen})
+    _check_values(**given)
+    return options | {name: value for name, value in given.items() if value is not None}
 
 
 def defaults_of(normalizer: str) -> dict[str, Any]:

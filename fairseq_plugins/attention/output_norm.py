@@ -3,14 +3,14 @@
 Shapes: B batch, H heads, T queries, D head_dim.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 OutputNormKind = Literal["layer_norm", "rms_norm"]
-OUTPUT_NORMS: tuple[OutputNormKind, ...] = ("layer_norm", "rms_norm")
+OUTPUT_NORMS: tuple[OutputNormKind, ...] = get_args(OutputNormKind)
 
 
 class OutputNorm(nn.Module):
