@@ -66,7 +66,10 @@ def append_state(state: State, new: State) -> State:
             result[name] = append_rows(state[name], used, new[name])
     result["k_positions"] = torch.cat((state["k_positions"], new["k_positions"]), dim=1)
     if "key_padding_mask" in state or "key_padding_mask" in new:
-        masks = [_padding(part) for part in (state, new)]
+        masks = [
+            part.get("key_padding_mask", torch.zeros_like(part["k_positions"], dtype=torch.bool))
+            for part in (state, new)
+        ]
         result["key_padding_mask"] = torch.cat(masks, dim=1)
     return result
 
@@ -74,12 +77,6 @@ def append_state(state: State, new: State) -> State:
 def used_rows(state: State, name: str) -> Tensor:
     """Return the used rows of keys or values: (B, H, S, D)."""
     return state[name][:, :, : state["k_positions"].size(1)]
-
-
-def _padding(state: State) -> Tensor:
-    shape = state["k_positions"].shape
-    device = state["k_positions"].device
-    return state.get("key_padding_mask", torch.zeros(shape, dtype=torch.bool, device=device))
 
 
 def first_keys(state: State, count: int) -> State:

@@ -15,16 +15,16 @@ from fairseq_plugins.attention.compatibility import build_attention
 from fairseq_plugins.attention.documents import Documents, attend_documents
 from fairseq_plugins.attention.layer_checks import (
     check_call,
-    check_countable,
     check_flags,
-    check_given,
+    check_optional_positions,
+    check_query_positions,
     check_sizes,
     with_dropout,
 )
 from fairseq_plugins.attention.masks import (
     attention_mask,
+    check_packed,
     padding_mask,
-    refuse_packed,
     to_added,
 )
 from fairseq_plugins.attention.positions import check_padding_mask, make_positions
@@ -38,7 +38,7 @@ _NEXT = "next_position"  # (B, 1) int64 in a layer's state: number of tokens so 
 
 @dataclass(frozen=True)
 class GroupedKeys:
-    """A projection of keys repeated for each head of queries: (..., C) -> (..., H D).
+    """Key projection whose heads are repeated for each query head: (..., C) -> (..., H D).
 
     Attributes:
         linear: C -> G D.
@@ -70,7 +70,7 @@ class PositionalMultiheadAttention(nn.Module):
         num_heads: H, of queries.
         dropout: of the weights, vanilla attention only; here or in ``attention_options``.
         bias: whether the four projections have biases.
-        add_bias_kv: must be False, since such a key has no position.
+        add_bias_kv: must be False, since the added key would have no position.
         add_zero_attn: must be False.
         kdim: features of keys; C by default.
         vdim: features of values; C by default.
@@ -79,12 +79,12 @@ class PositionalMultiheadAttention(nn.Module):
         dtype: of the parameters.
         position_encoding: a name of ``ENCODINGS``, or several joined by ``+``.
         attention: ``vanilla`` or ``linear``.
-        causal: whether query s sees keys t <= s alone.
-        num_kv_heads: G, of keys and values, each for H / G heads of queries; H by default.
-        max_positions: longest sequence; tables that can grow do so beyond it.
-        attention_options: the attention's own, as ``feature_map`` of linear.
-        generator: source of fixed random parameters; None is torch's global one.
-        options: the encoding's own.
+        causal: whether query s sees only keys t <= s.
+        num_kv_heads: G, each shared by H / G heads of queries; H by default.
+        max_positions: length of the longest sequence; tables that can grow do so beyond it.
+        attention_options: options of the attention, such as ``feature_map`` of linear attention.
+        generator: source of fixed random parameters; torch's global one if None.
+        options: options of the encoding.
 
     Raises:
         ValueError: an unknown name or option, or a bad value.
@@ -220,7 +220,7 @@ class PositionalMultiheadAttention(nn.Module):
                 else counted without padding.
             cu_seqlens: (N + 1,) int32 or int64, 0 and the end of each document of a packed row
                 (B = 1). Positions restart in each document, and attention stays within it.
-            max_seqlen: longest document; if given, the device is not waited for.
+            max_seqlen: length of the longest document; giving it avoids waiting for the device.
 
         Returns:
             (B, T, C), and the weights (B, T, S), (B, H, T, S) without averaging, or None.
@@ -231,18 +231,16 @@ class PositionalMultiheadAttention(nn.Module):
         # A causal layer is self-attention whatever the tensors, since checkpointing and copies to
         # devices make several tensors of one.
         is_self = self.causal or key is query
-        if query.dim() == 2:
+        is_single = query.dim() == 2
+        if is_single:
             query, key, value = (x.unsqueeze(0) for x in (query, key, value))
             if key_padding_mask is not None and key_padding_mask.dim() == 1:
                 key_padding_mask = key_padding_mask.unsqueeze(0)
-            is_single = True
-        else:
-            is_single = False
         check_call(query, key, value, attn_mask, is_causal=is_causal, causal=self.causal)
-        check_given("query_positions", query_positions, query)
-        check_given("key_positions", key_positions, key)
-        if not is_self and key_padding_mask is not None and query_positions is None:
-            check_countable(bool(self.attention.hooks))
+        check_optional_positions("query_positions", query_positions, query)
+        check_optional_positions("key_positions", key_positions, key)
+        if self.attention.hooks and not is_self and key_padding_mask is not None:
+            check_query_positions(query_positions)
         if max_seqlen is not None and cu_seqlens is None:
             raise ValueError(
                 f"`max_seqlen` must be None without cu_seqlens, but is {max_seqlen} instead."
@@ -251,7 +249,7 @@ class PositionalMultiheadAttention(nn.Module):
             need_weights = self.attention.gives_weights
         q, k, v = self._heads(query, key, value)
         if cu_seqlens is not None:
-            refuse_packed(
+            check_packed(
                 query,
                 is_self,
                 key_padding_mask=key_padding_mask,
@@ -268,10 +266,10 @@ class PositionalMultiheadAttention(nn.Module):
             mask = None if self.causal and is_causal else attn_mask
             mask = attention_mask(mask, q, k)
             if key_positions is None:
-                is_told = is_self and query_positions is not None
-                key_positions = query_positions if is_told else _counted(padding, key)
+                has_common = is_self and query_positions is not None
+                key_positions = query_positions if has_common else _count_positions(padding, key)
             if query_positions is None:
-                query_positions = key_positions if is_self else _counted(None, query)
+                query_positions = key_positions if is_self else _count_positions(None, query)
             output, weights = self.attention(
                 q,
                 k,
@@ -296,15 +294,15 @@ class PositionalMultiheadAttention(nn.Module):
 
         Args:
             x: (B, T, C), usually one token.
-            state: of the earlier tokens; None at the first.
-            key_padding_mask: (B, T) bool of these tokens, True where padded.
+            state: state after the earlier tokens; None before the first.
+            key_padding_mask: (B, T) bool for these tokens, True where padded.
 
         Returns:
             (B, T, C) and the state: tensors with the batch first, so that a beam can index them.
             Under linear attention its size is constant.
 
         Raises:
-            ValueError: a layer that is not causal, or a mask that is not bool.
+            ValueError: the layer is not causal, or the mask is not bool.
         """
         if not self.causal:
             raise ValueError("`causal` must be True for a layer that decodes step by step.")
@@ -342,7 +340,7 @@ class PositionalMultiheadAttention(nn.Module):
         return f"embed_dim={self.embed_dim}, {heads}, causal={self.causal}"
 
 
-def _counted(padding: Tensor | None, x: Tensor) -> Tensor:
+def _count_positions(padding: Tensor | None, x: Tensor) -> Tensor:
     """Count positions (B or 1, T) of x (B, T, C)."""
     length = x.size(1)
     return with_end(make_positions(padding, length, device=x.device), length)

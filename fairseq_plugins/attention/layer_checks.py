@@ -8,7 +8,7 @@ from torch import Tensor
 from fairseq_plugins.attention.positions import check_positions
 
 
-def check_given(name: str, positions: Tensor | None, x: Tensor) -> None:
+def check_optional_positions(name: str, positions: Tensor | None, x: Tensor) -> None:
     """Check positions under the layer's argument name, which differs from the attention's."""
     if positions is not None:
         check_positions(name, positions, x.size(0), x.size(1))
@@ -62,23 +62,24 @@ def check_call(
     if is_causal and not causal and attn_mask is None:
         raise ValueError(
             "`is_causal` must be False for a layer built with causal=False, unless `attn_mask` "
-            "is the causal mask that it speaks of; build it with causal=True."
+            "is the causal mask; build the layer with causal=True instead."
         )
     if causal and key.size(1) != query.size(1):
         raise ValueError(
             f"`key` must have the {query.size(1)} tokens of `query` in a causal layer, but "
-            f"has {key.size(1)}; `step` goes on from tokens before."
+            f"has {key.size(1)}; `step` continues from earlier tokens."
         )
 
 
-def check_countable(has_hooks: bool) -> None:
-    """Raise ValueError where positions of queries cannot be counted, if an encoding needs them."""
+def check_query_positions(positions: Tensor | None) -> None:
+    """Check that positions of queries are given, for padded keys of another sequence."""
     # An error at any length; otherwise calls would fail only when lengths happen to differ.
-    if has_hooks:
+    if positions is None:
         raise ValueError(
-            "`query_positions` must be given with `key_padding_mask` where `key` is another "
-            "tensor than `query`, whose padding it does not say, but is None instead; in "
-            "self-attention pass one tensor as both, or what `make_positions` counts."
+            "`query_positions` must be given with `key_padding_mask` if `key` is another tensor "
+            "than `query`, since the mask does not tell which queries are padded, but is None "
+            "instead; for self-attention pass one tensor as both, or positions from "
+            "`make_positions`."
         )
 
 

@@ -31,7 +31,8 @@ def padding_mask(
     if not mask.is_floating_point():
         raise ValueError(
             "`key_padding_mask` must be bool, True where padded, or floating point, -inf where "
-            f"padded, but is {mask.dtype} instead; ones at the tokens that count are `mask == 0`."
+            f"padded, but is {mask.dtype} instead; a mask with ones at real tokens is converted by "
+            "`mask == 0`."
         )
     padded = mask == float("-inf")
     rest = mask.masked_fill(padded, 0.0)
@@ -99,8 +100,8 @@ def to_added(mask: Tensor | None, added: Tensor | None, queries: int) -> Tensor 
     return rows + (mask.unsqueeze(1) if mask.dim() == 3 else mask)
 
 
-def refuse_packed(query: Tensor, is_self: bool, **others: Tensor | None) -> None:
-    """Check arguments that packed documents do not support.
+def check_packed(query: Tensor, is_self: bool, **others: Tensor | None) -> None:
+    """Check that the other arguments of a call allow packed documents.
 
     Args:
         query: (B, T, C).
@@ -126,7 +127,8 @@ def split_mask(
     state: State, attn_mask: Tensor | None, added: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
     """Combine padding and masks: bool, True where hidden, and floats to add to the logits."""
-    padded = _padding_of_keys(state)
+    padded = state.get("key_padding_mask")
+    padded = None if padded is None else padded[:, None, None, :]
     if attn_mask is None:
         return padded, added
     if attn_mask.dim() == 3:
@@ -136,7 +138,7 @@ def split_mask(
     hidden = attn_mask.eq(float("-inf"))
     # Finite, so that `hidden_pairs` alone handles rows in which everything is hidden.
     attn_mask = attn_mask.masked_fill(hidden, 0.0)
-    return _either(hidden, padded), attn_mask if added is None else added + attn_mask
+    return _either(hidden, padded), plus(added, attn_mask)
 
 
 def plus(first: Tensor | None, second: Tensor | None) -> Tensor | None:
@@ -146,12 +148,6 @@ def plus(first: Tensor | None, second: Tensor | None) -> Tensor | None:
 
 def _either(first: Tensor | None, second: Tensor | None) -> Tensor | None:
     return second if first is None else first if second is None else first | second
-
-
-def _padding_of_keys(state: State) -> Tensor | None:
-    """Return (B, 1, 1, S) bool, True where padded, or None."""
-    padded = state.get("key_padding_mask")
-    return None if padded is None else padded[:, None, None, :]
 
 
 def hidden_pairs(
