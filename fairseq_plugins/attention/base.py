@@ -34,9 +34,9 @@ class Attention(nn.Module):
         reads_projections: whether the encoding also uses the layer's projections.
         name: the value of the option ``attention_type``.
         supported_hooks: hooks of encodings that it supports.
-        refusal: why it does not support other hooks, as the end of a sentence.
+        refusal: reason why it does not support other hooks, as the end of a sentence.
         gives_weights: whether it supports ``need_weights``.
-        span: the smallest distance between positions that is not supported; None for none.
+        span: the smallest unsupported distance between positions; None if all are supported.
 
     Args:
         encoding: the encoding inside the attention; None for none.
@@ -116,8 +116,8 @@ class Attention(nn.Module):
         parts = (part for part in encoding.modules() if isinstance(part, PositionEncoding))
         if any(part.context.causal != self.causal for part in parts):
             raise ValueError(
-                f"`encoding` {encoding.label!r} must be built for causal={self.causal}, which its "
-                f"attention is, but was for causal={not self.causal} instead."
+                f"`encoding` {encoding.label!r} must be built for causal={self.causal}, as its "
+                f"attention is, but is built for causal={not self.causal} instead."
             )
 
     def _check_inputs(self, key_padding_mask: Tensor | None = None, **inputs: Tensor) -> None:
@@ -135,11 +135,11 @@ class Attention(nn.Module):
                 )
         check_dtypes(**inputs)
         if any(x.size(1) != self.num_heads for x in inputs.values()):
-            found = " and ".join(f"`{name}` has {x.size(1)}" for name, x in inputs.items())
+            heads = " and ".join(f"`{name}` has {x.size(1)}" for name, x in inputs.items())
             raise ValueError(
                 f"`{'`, `'.join(inputs)}` must have num_heads={self.num_heads} heads, "
-                f"(B, H, T, D), but {found} instead; heads of keys that several heads of queries "
-                "share are repeated, as PositionalMultiheadAttention does."
+                f"(B, H, T, D), but {heads} instead; repeat heads of keys that several heads of "
+                "queries share, as PositionalMultiheadAttention does."
             )
         if "k" not in inputs:
             return
@@ -155,26 +155,26 @@ class Attention(nn.Module):
     @staticmethod
     def _check_positions(x: Tensor, **positions: Tensor) -> None:
         """Check that positions fit the tokens of ``x`` (B, H, T, D)."""
-        for name, at in positions.items():
-            check_positions(name, at, x.size(0), x.size(2))
+        for name, index in positions.items():
+            check_positions(name, index, x.size(0), x.size(2))
 
     def fold_basis_(self, *projections: nn.Module) -> None:
         """Fold the encoding's change of basis into the projections, for inference.
 
-        The default does nothing, for attentions that transform queries and keys in between.
+        The default does nothing: the attention transforms queries and keys before encoding them.
         """
 
     def unfold_basis_(self, *projections: nn.Module) -> None:
-        """Restore the projections of before ``fold_basis_``."""
+        """Undo ``fold_basis_``."""
 
     def _sampled_positions(self, *positions: Tensor) -> tuple[Tensor, ...]:
-        """Return positions for a direct call of a part: in training, the sampled ones."""
+        """Return the positions for direct calls of the encoding's parts; sampled in training."""
         if not isinstance(self.encoding, Compose):
             return positions
         return self.encoding.with_sampled_positions(positions, {})[0]
 
     def _redraw(self, k: Tensor, state: State | None = None) -> State:
-        """Draw new noise for stochastic encodings, or that of the seed in ``state``.
+        """Draw the noise of stochastic encodings, from a new seed or the one in ``state``.
 
         Returns:
             ``{"seed": (B, 1)}`` for the state, empty where nothing is drawn.
@@ -185,8 +185,8 @@ class Attention(nn.Module):
         # A compiled graph cannot turn a tensor into a number.
         seed = drawn if torch.compiler.is_compiling() else int(drawn)
         parts = self.parts
-        for number in self._drawn:
-            parts[number].redraw(seed)  # type: ignore[operator]
+        for index in self._drawn:
+            parts[index].redraw(seed)  # type: ignore[operator]
         return {"seed": torch.as_tensor(seed, device=k.device).expand(k.size(0), 1)}
 
     def forward(
@@ -241,7 +241,7 @@ class Attention(nn.Module):
         the document of each token.
 
         Returns:
-            (1, H, T, D), or None if the attention needs a row for each document instead.
+            (1, H, T, D), or None if the documents must be unpacked into a batch instead.
         """
         return None
 
@@ -303,7 +303,7 @@ class Attention(nn.Module):
         self._redraw(q, state)
         return self._attend(q, state, q_positions, need_weights, shared)
 
-    # What an attention implements; inputs are checked and noise is drawn.
+    # To implement in subclasses. Inputs are checked and noise is drawn before each call.
 
     def _forward(
         self,

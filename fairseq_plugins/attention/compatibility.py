@@ -38,14 +38,14 @@ def build_attention(
         num_heads: H.
         head_dim: D.
         causal: whether query s sees only keys t <= s.
-        options: the attention's own: ``dropout`` of vanilla; ``feature_map``, ``normalizer`` and
-            ``min_cosine`` of linear.
+        options: options of the attention: ``dropout`` of vanilla; ``feature_map``, ``normalizer``
+            and the normalizer's options of linear.
 
     Raises:
         ValueError: an unknown attention or option, or an encoding that was built for other sizes
             or for the other value of ``causal``.
         IncompatibleEncodingError: the attention does not support the encoding; the message names
-            the reason and what would work instead.
+            the reason and alternatives.
     """
     if attention_type not in ATTENTIONS:
         raise ValueError(
@@ -56,14 +56,14 @@ def build_attention(
     try:
         return cls(encoding, num_heads=num_heads, head_dim=head_dim, causal=causal, **options)
     except IncompatibleEncodingError as error:
-        instead = _instead(attention_type, encoding, causal)
-        raise IncompatibleEncodingError(f"{error} {instead}", error.reason) from None
+        alternatives = _alternatives(attention_type, encoding, causal)
+        raise IncompatibleEncodingError(f"{error} {alternatives}", error.reason) from None
 
 
 def _check_options(attention_type: str, options: dict[str, Any]) -> None:
-    own = options_of(ATTENTIONS[attention_type])
+    known = options_of(ATTENTIONS[attention_type])
     for name in options:
-        if name in own:
+        if name in known:
             continue
         others = [other for other, cls in ATTENTIONS.items() if name in options_of(cls)]
         if others:
@@ -71,16 +71,16 @@ def _check_options(attention_type: str, options: dict[str, Any]) -> None:
                 f"`{name}` must be left out under {attention_type} attention: it is an option of "
                 f"{' and '.join(others)} attention."
             )
-        raise ValueError(f"`{name}` must be one of {own}, the options of {attention_type}.")
+        raise ValueError(f"`{name}` must be one of {known}, the options of {attention_type}.")
 
 
 def options_of(cls: type[Attention]) -> list[str]:
-    """Return the names of the options that only this attention has."""
+    """Return the names of an attention's options besides those of all attentions."""
     common = inspect.signature(Attention).parameters
     return [name for name in inspect.signature(cls).parameters if name not in common]
 
 
-def _instead(attention_type: str, encoding: PositionEncoding | None, causal: bool) -> str:
+def _alternatives(attention_type: str, encoding: PositionEncoding | None, causal: bool) -> str:
     """Describe alternatives: other encodings, and attentions that support this one."""
     hooks = encoding.hooks if encoding is not None else frozenset[str]()
     others = [name for name, cls in ATTENTIONS.items() if not hooks - cls.supported_hooks]
@@ -115,7 +115,7 @@ def check_compatible(
     Args:
         attention_type: ``vanilla`` or ``linear``.
         position_encoding: name, or names joined by ``+``.
-        position_encoding_options: words like ``p=identity``.
+        position_encoding_options: options of the encoding, as in ``p=identity rotated=all``.
         causal: whether the model is causal.
         num_heads: H.
         head_dim: D.

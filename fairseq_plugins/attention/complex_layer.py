@@ -1,4 +1,4 @@
-"""A Transformer layer over complex features, for embeddings as those of complex order.
+"""A Transformer layer over complex features, for complex-order embeddings.
 
 Shapes: B batch, H heads, T tokens, D complex features of a head, C = 2 H D.
 """
@@ -14,16 +14,17 @@ class ComplexEncoderLayer(nn.Module):
     """Self-attention and a feed-forward part over [real; imaginary], each with a residual and norm.
 
     softmax(|q k| / sqrt(D)) v with complex q, k and v (Wang et al. 2020). As in the authors' code
-    all weights are real, and real and imaginary parts share them; q is multiplied with k itself,
-    not with its conjugate, and norms follow their blocks. Their relative term of Transformer-XL is
-    left out.
+    all weights are real and shared by real and imaginary parts; q is multiplied by k, not by its
+    conjugate, and norms follow their blocks. The relative term that they took from Transformer-XL
+    is left out.
 
     Args:
         embed_dim: C.
         num_heads: H.
         ffn_dim: inner complex features of the feed-forward part.
-        dropout: of the attention's weights, of its inner features, and of both blocks' outputs.
-        causal: whether query s sees keys t <= s alone.
+        dropout: of the attention's weights, of the feed-forward part's inner features, and of both
+            blocks' outputs.
+        causal: whether query s sees only keys t <= s.
 
     Raises:
         ValueError: `embed_dim` is not a multiple of 2 H.
@@ -79,7 +80,7 @@ class ComplexEncoderLayer(nn.Module):
         q, k = (self._heads(proj(parts)).to(wide) for proj in (self.q_proj, self.k_proj))
         real = q[0] @ k[0].mT - q[1] @ k[1].mT
         imaginary = q[0] @ k[1].mT + q[1] @ k[0].mT
-        # A norm, since its gradient at 0 is 0, which that of a root is not.
+        # vector_norm has gradient 0 at 0, where a square root would have an infinite one.
         modulus = torch.linalg.vector_norm(torch.stack((real, imaginary)), dim=0)
         logits = modulus / math.sqrt(q.size(-1))
         if hidden is not None:  # not -inf, since a padded query may see no key

@@ -29,9 +29,9 @@ def check_span(label: str, span: int, *positions: Tensor) -> None:
     apart = int((at.amax(1) - at.amin(1)).max()) if at.numel() else 0
     if apart >= span:
         raise ValueError(
-            f"linear attention with {label} takes distances below {span}, beyond which weights "
-            f"are negative, but `positions` are up to {apart} apart; build the model for more "
-            "positions, or give the encoding a larger `length`."
+            f"`positions` must be less than {span} apart in linear attention with {label}, whose "
+            f"weights are negative from there on, but are up to {apart} apart; build the model for "
+            "more positions, or give the encoding a larger `length`."
         )
 
 
@@ -54,7 +54,7 @@ def key_range(positions: Tensor, batch: int, before: Tensor | None = None) -> Te
     return with_end(seen, known_end(positions))
 
 
-_NOWHERE = torch.iinfo(torch.int64).min  # the last position if all tokens so far are padding
+_NO_TOKEN = torch.iinfo(torch.int64).min  # the last position if all tokens so far are padding
 
 
 def advances(
@@ -65,16 +65,16 @@ def advances(
     Args:
         positions: (B or 1, T).
         padding: (B, T), True where padded: padding advances by 0.
-        last: (B, 1), the largest position of earlier tokens, ``_NOWHERE`` where all are padding;
+        last: (B, 1), the largest position of earlier tokens, ``_NO_TOKEN`` where all are padding;
             None before the first token. The first token advances by 0, since no sum can decay yet.
 
     Returns:
         (B or 1, T), and the largest position after the last token (B or 1, 1), both int64.
     """
     if padding is not None:
-        positions = positions.masked_fill(padding, _NOWHERE)
-    first = positions.new_full((len(positions), 1), _NOWHERE) if last is None else last
+        positions = positions.masked_fill(padding, _NO_TOKEN)
+    first = positions.new_full((len(positions), 1), _NO_TOKEN) if last is None else last
     rows = max(first.size(0), positions.size(0))
     reached = torch.cat((first.expand(rows, -1), positions.expand(rows, -1)), dim=1)
     reached = reached.cummax(dim=1).values
-    return reached.diff(dim=1).where(reached[:, :-1] != _NOWHERE, 0), reached[:, -1:]
+    return reached.diff(dim=1).where(reached[:, :-1] != _NO_TOKEN, 0), reached[:, -1:]

@@ -4,7 +4,6 @@ Shapes: N documents, L tokens of the longest, T tokens in all.
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -44,7 +43,7 @@ class Documents:
         Raises:
             ValueError: another type, shape or end, or decreasing values.
         """
-        check_cu_seqlens(cu_seqlens, length, look=max_seqlen is None)
+        check_cu_seqlens(cu_seqlens, length, with_values=max_seqlen is None)
         bounds = cu_seqlens.long()
         lengths = bounds.diff()
         longest = int(lengths.max()) if max_seqlen is None else max_seqlen
@@ -68,13 +67,13 @@ class Documents:
         return x.movedim(0, -3)[..., self.document, self.positions, :].unsqueeze(0)
 
 
-def check_cu_seqlens(cu_seqlens: Tensor, length: int, *, look: bool = True) -> None:
+def check_cu_seqlens(cu_seqlens: Tensor, length: int, *, with_values: bool) -> None:
     """Check the cumulative lengths of documents in a row of ``length`` tokens.
 
     Args:
         cu_seqlens: (N + 1,).
         length: T.
-        look: also check the values, which waits for the device.
+        with_values: also check the values, which waits for the device.
 
     Raises:
         ValueError: another type, shape or end, or decreasing values.
@@ -86,11 +85,10 @@ def check_cu_seqlens(cu_seqlens: Tensor, length: int, *, look: bool = True) -> N
             "`cu_seqlens` must be (documents + 1,) with at least one document, but is "
             f"{tuple(cu_seqlens.shape)} instead."
         )
-    if not look:
+    if not with_values:
         return
     bounds = cu_seqlens.tolist()
-    rises = all(a <= b for a, b in pairwise(bounds))
-    if bounds[0] != 0 or bounds[-1] != length or not rises:
+    if bounds[0] != 0 or bounds[-1] != length or bounds != sorted(bounds):
         raise ValueError(
             f"`cu_seqlens` must rise from 0 to the {length} tokens of the row, but is {bounds} "
             "instead."
@@ -139,13 +137,7 @@ def attend_documents(
         key_padding_mask=documents.padding_mask,
         need_weights=need_weights,
     )
-    if weights is not None:
-        weights = _in_squares(weights, documents)
+    if weights is not None:  # (N, H, L, L) -> (1, H, T, T)
+        same = documents.document[:, None] == documents.document
+        weights = documents.together(weights)[..., documents.positions].where(same, 0.0)
     return documents.together(output), weights
-
-
-def _in_squares(weights: Tensor, documents: Documents) -> Tensor:
-    """Pack weights: (N, H, L, L) -> (1, H, T, T), zero between documents."""
-    rows = documents.together(weights)[..., documents.positions]
-    same = documents.document[:, None] == documents.document
-    return rows.where(same, 0.0)

@@ -1,4 +1,4 @@
-"""Biases that are computed within the attention on a GPU: where, and what is passed to the kernel.
+"""FlexAttention: position biases computed pair by pair inside the kernel, on a GPU.
 
 Shapes: B batch, H heads, T queries, S keys, D' encoded head_dim, M values.
 """
@@ -16,12 +16,11 @@ from fairseq_plugins.encodings.position_bounds import bounds_of, is_recorded, kn
 from fairseq_plugins.kernels.backend import uses_flex
 from fairseq_plugins.kernels.flex import BLOCK, BlockMask, block_mask, flex_softmax, takes_features
 
-# A bias may need a table of so many positions, or of four times the keys.
-_MANY_POSITIONS = 2**17
+_LARGEST_TABLE = 2**17  # positions; longer sequences may use four times their length
 
 
 def gives_pairs(encoding: PositionEncoding | None) -> bool:
-    """Return whether all that an encoding adds to the logits is a bias that it gives by pairs."""
+    """Return whether an encoding changes the logits by pairwise biases alone."""
     if encoding is None or encoding.hooks & {"relative_logits", "relative_values", "log_decay"}:
         return False
     biases = encoding.parts_with("attn_bias")
@@ -29,9 +28,14 @@ def gives_pairs(encoding: PositionEncoding | None) -> bool:
 
 
 def takes_pairs(q: Tensor, k: Tensor, *, causal: bool) -> bool:
-    """Return whether the kernel runs on the device and dtype of q and k, (B, H, T or S, D).
+    """Return whether the kernel supports the device, dtype and lengths of q and k.
 
-    Of fewer tokens than a block of the kernel, the bias is small.
+    Sequences shorter than a block of the kernel are left to the dense bias, which is small.
+
+    Args:
+        q: (B, H, T, D).
+        k: (B, H, S, D).
+        causal: whether query s sees only keys t <= s.
     """
     queries, keys = q.size(2), k.size(2)
     fits = min(queries, keys) >= BLOCK and (not causal or queries == keys)
@@ -39,7 +43,7 @@ def takes_pairs(q: Tensor, k: Tensor, *, causal: bool) -> bool:
 
 
 def computed_dtype(x: Tensor) -> torch.dtype:
-    """Return the dtype that a fused attention computes in, which autocast decides."""
+    """Return the dtype in which a fused attention computes, under autocast its dtype."""
     device = x.device.type
     if torch.is_autocast_enabled(device) and x.dtype != torch.float64:
         return torch.get_autocast_dtype(device)
@@ -47,17 +51,17 @@ def computed_dtype(x: Tensor) -> torch.dtype:
 
 
 def end_of_positions(q_positions: Tensor, k_positions: Tensor) -> int | None:
-    """Return an upper bound of positions, (B or 1, T) and (B or 1, S); None if tables cannot be.
+    """Return an upper bound of positions (B or 1, T) and (B or 1, S), as the size of a table.
 
-    That is where positions are negative, far beyond the length, or unknown in a compiled graph.
-    Positions without an attached bound are looked at, which waits for the device.
+    None if positions are negative, far beyond the length, or unknown in a compiled graph. Positions
+    without an attached bound are read, which waits for the device.
     """
     end = known_end(q_positions, k_positions)
     if end is None and not is_recorded(q_positions):
         lows, ends = zip(bounds_of(q_positions), bounds_of(k_positions), strict=True)
         end = max(ends) if min(lows) >= 0 else None
-    most = max(_MANY_POSITIONS, 4 * k_positions.size(1))
-    return end if end is not None and end <= most else None
+    largest = max(_LARGEST_TABLE, 4 * k_positions.size(1))
+    return end if end is not None and end <= largest else None
 
 
 def attend_by_pairs(
@@ -71,14 +75,14 @@ def attend_by_pairs(
     causal: bool,
     document: Tensor | None = None,
 ) -> Tensor | None:
-    """Return the attention's output, computed without a (T, S) tensor; None where it cannot be.
+    """Compute the attention's output without a (T, S) tensor; None if the kernel cannot.
 
     Args:
         encoding: one for which ``gives_pairs`` is true.
         q: (B, H, T, D), not encoded; ``takes_pairs`` is true.
-        state: the encoded keys and values.
+        state: encoded keys and values.
         q_positions: (B or 1, T).
-        bias_positions: the positions of queries and keys for the biases.
+        bias_positions: positions of queries and of keys for the biases.
         shared: cache of the pass.
         causal: whether query s sees only keys t <= s.
         document: (T,) int64, the document of each token of a packed row; None for one sequence.
@@ -121,7 +125,7 @@ def attend_by_pairs(
 def _pairwise_biases(
     encoding: PositionEncoding, positions: Sequence[Tensor], end: int, shared: SharedPass
 ) -> list[PairwiseBias]:
-    """Return the biases of an encoding's parts; what all layers share is made once per pass."""
+    """Return the biases of an encoding's parts; those shared by all layers once per pass."""
     (q_positions, k_positions), biases = positions, []
     for part in encoding.parts_with("attn_bias"):
         assert isinstance(part, HasPairwiseBias)

@@ -15,9 +15,9 @@ def floored_share(attention: LinearAttention, *, length: int = 512, seed: int = 
     trained model they are not, so this compares encodings and predicts no model.
 
     Args:
-        attention: with its encoding and its ``min_cosine`` or ``epsilon``.
-        length: T; there is one sequence with positions 0..T-1.
-        seed: of the draws.
+        attention: the attention, with its encoding and its ``min_cosine`` or ``epsilon``.
+        length: T, of one sequence with positions 0..T-1.
+        seed: seed of the random inputs.
 
     Returns:
         A number in 0..1; 0 if the attention never clamps.

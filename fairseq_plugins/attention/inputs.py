@@ -16,12 +16,12 @@ def check_dtypes(**inputs: Tensor) -> None:
         return
     if torch.is_autocast_enabled(first.device.type):
         return
-    found = " and ".join(f"`{name}` is {x.dtype}" for name, x in inputs.items())
-    raise ValueError(f"`{'`, `'.join(inputs)}` must have one floating dtype, but {found}.")
+    dtypes = " and ".join(f"`{name}` is {x.dtype}" for name, x in inputs.items())
+    raise ValueError(f"`{'`, `'.join(inputs)}` must have one floating dtype, but {dtypes}.")
 
 
 def rows_of(x: Tensor, rows: Tensor) -> Tensor:
-    """Select rows of a batch, keeping the bound of positions; one row for all stays."""
+    """Select rows of a batch, keeping the bound of positions; a single shared row stays."""
     return x if x.size(0) == 1 else with_end(x[rows], known_end(x))
 
 
@@ -29,9 +29,9 @@ def indices_where(
     parts: Sequence[PositionEncoding], has: Callable[[PositionEncoding], bool]
 ) -> tuple[int, ...]:
     """Return the indices of the parts for which a condition holds."""
-    return tuple(number for number, part in enumerate(parts) if has(part))
+    return tuple(index for index, part in enumerate(parts) if has(part))
 
 
 def has_gradient(x: Tensor | None) -> bool:
-    """Return whether x is there and its gradient is needed."""
+    """Return whether x is a tensor that needs a gradient."""
     return x is not None and x.requires_grad

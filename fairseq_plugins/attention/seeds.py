@@ -1,4 +1,4 @@
-"""Decoding with stochastic encodings whose rows were begun with different seeds."""
+"""Decoding with stochastic encodings, for batches whose rows have different seeds."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ def rows_by_seed(state: State) -> list[Tensor]:
         return []
     device = state["seed"].device
     return [
-        torch.tensor([i for i, of in enumerate(seeds) if of == seed], device=device)
+        torch.tensor([i for i, other in enumerate(seeds) if other == seed], device=device)
         for seed in dict.fromkeys(seeds)
     ]
 
@@ -72,6 +72,6 @@ def attend_by_seed(
         for rows in groups
     ]
     order = torch.cat(list(groups)).argsort()
-    weights = [found for _, found in results if found is not None]
-    output = torch.cat([output for output, _ in results])[order]
-    return output, torch.cat(weights)[order] if weights else None
+    outputs, weights = zip(*results, strict=True)
+    output = torch.cat(outputs)[order]
+    return output, torch.cat(weights)[order] if need_weights else None

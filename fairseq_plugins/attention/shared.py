@@ -21,7 +21,7 @@ class SharedPass:
         self._has_graph: bool | None = None
 
     def once(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return the value under ``key``, computed by the first layer that asks."""
+        """Return the value under ``key``, computed by the first layer that needs it."""
         if self._has_graph is None:
             self._has_graph = torch.is_grad_enabled()
         if self._has_graph != torch.is_grad_enabled():

@@ -25,8 +25,8 @@ from fairseq_plugins.encodings.protocols import parts_to_fold
 from fairseq_plugins.kernels.softmax import can_go_by_head, softmax_by_head, softmax_with_weights
 
 ADDED = frozenset({"attn_bias", "relative_logits", "log_decay"})
-# From so many values (heads x queries x keys) on they are added to the logits by blocks of queries.
-# That is faster without gradients, and slower with them, where backward makes the values again.
+# Number of values added to the logits (heads x queries x keys) from which on queries are processed
+# in blocks. With gradients blocks are slower, since backward computes the values again.
 MANY_ADDED = 2**24
 MANY_ADDED_IN_TRAINING = 2**27
 BLOCK = 256
@@ -189,7 +189,7 @@ class SoftmaxAttention(Attention):
         need_weights: bool,
         shared: SharedPass | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend and decode; with ``causal``, the last T of the S keys are the queries' own."""
+        """Attend and decode values; with ``causal``, the last T keys belong to the T queries."""
         shared = shared or SharedPass()
         output, weights, dropped = self._weigh(
             q, state, q_positions, causal, attn_mask, need_weights, shared
@@ -213,7 +213,7 @@ class SoftmaxAttention(Attention):
         need_weights: bool,
         shared: SharedPass,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return the output and the weights before and after dropout, None if not needed."""
+        """Return the output, and the weights before and after dropout or None if not needed."""
         weighs = need_weights or "relative_values" in self.hooks
         if not weighs and attn_mask is None and self._goes_by_blocks(q, state):
             return self._weigh_by_blocks(q, state, q_positions, causal), None, None
@@ -259,7 +259,7 @@ class SoftmaxAttention(Attention):
         return output, None, None
 
     def _goes_by_blocks(self, q: Tensor, state: State) -> bool:
-        """Return whether the values that the encoding adds to the logits are too many for once."""
+        """Return whether the values added to the logits are too many for one tensor (T, S)."""
         if not self.hooks & ADDED or self._seeing_mask or torch.compiler.is_compiling():
             return False
         values = q.size(1) * q.size(2) * state["k_positions"].size(1)
@@ -269,9 +269,9 @@ class SoftmaxAttention(Attention):
     def _weigh_by_blocks(
         self, q: Tensor, state: State, q_positions: Tensor, causal: bool
     ) -> Tensor:
-        """Return the output, from ``BLOCK`` queries at a time and the keys that they see.
+        """Return the output, computed for ``BLOCK`` queries at a time and the keys that they see.
 
-        Backward makes the added values again, which would be T x S otherwise.
+        Backward computes the added values again instead of keeping T x S of them.
         """
         queries, keys = q.size(2), state["k_positions"].size(1)
         has_gradient = torch.is_grad_enabled()
@@ -319,8 +319,8 @@ class SoftmaxAttention(Attention):
         if self._seeing_mask:
             hidden, _ = split_mask(state, attn_mask, None)
             parts = self.parts
-            for number in self._seeing_mask:
-                parts[number].see_mask(hidden)  # type: ignore[operator]
+            for index in self._seeing_mask:
+                parts[index].see_mask(hidden)  # type: ignore[operator]
         return self.encoding.relative_logits(q, k, q_positions, state["k_positions"])
 
     def _bias(self, q_positions: Tensor, k_positions: Tensor, shared: SharedPass) -> Tensor | None:
@@ -346,5 +346,5 @@ class SoftmaxAttention(Attention):
         distance = -relative.clamp(max=0).unsqueeze(1)
         log_decay = self.encoding.log_decay().view(-1, 1, 1)
         factor = torch.exp(log_decay * distance) - 1
-        logits = (self.scale * q) @ k.mT  # in this order float16 reaches further
+        logits = (self.scale * q) @ k.mT  # scaling first keeps float16 in range
         return logits.to(torch.promote_types(logits.dtype, torch.float32)) * factor

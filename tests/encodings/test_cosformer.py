@@ -109,7 +109,7 @@ def test_distances_whose_weights_would_be_negative_are_refused(causal):
         return attention(*rows, q_positions=at[:, :count], k_positions=at[:, :count])
 
     attend(LONGEST)
-    with pytest.raises(ValueError, match=f"cosformer takes distances below {LONGEST}, .* up to 50"):
+    with pytest.raises(ValueError, match=f"less than {LONGEST} apart .* cosformer, .* up to 50"):
         attend(LONGEST + 1)
     attend(LONGEST + 1, length=2 * LONGEST)
     attend(LONGEST + 1, length=LONGEST // 2)
@@ -177,8 +177,8 @@ def test_steps_refuse_what_one_pass_does_and_nothing_else(starts, says_end, size
     expected = refuses(lambda: attention(q, k, v, q_positions=whole, k_positions=whole)[0])
     found = refuses(steps)
     if isinstance(expected, str):
-        assert "takes distances below 50" in expected
-        assert "takes distances below 50" in found
+        assert "must be less than 50 apart" in expected
+        assert "must be less than 50 apart" in found
     else:
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
@@ -201,7 +201,7 @@ def test_remembered_keys_are_refused_as_in_one_pass(start, says_end, keys, first
     expected = refuses(lambda: attention(q, k, v, q_positions=q_at, k_positions=k_at)[0])
     found = refuses(apart)
     if isinstance(expected, str):
-        assert "takes distances below 50" in found
+        assert "must be less than 50 apart" in found
     else:
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
