@@ -14,16 +14,23 @@ from typing import Any
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from fairseq_plugins.common.checkpoints import model_options, read_checkpoint
+from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.errors import CheckpointError, checkpoint_given_by
 from fairseq_plugins.common.vocabulary import DECODER_TABLE, ROBERTA_TABLE, check_vocabulary
-from fairseq_plugins.encodings import expand_name, get_entry
+from fairseq_plugins.encodings import get_entry
 from fairseq_plugins.encodings.absolute import Sines
 from fairseq_plugins.encodings.hierarchical import Hierarchical
 from fairseq_plugins.modules.fitting import is_ours, require_valid_numbers, shape_of
 from fairseq_plugins.modules.growing import grow_table
-from fairseq_plugins.modules.identity import LM, ROBERTA, describe, describe_checkpoint, differences
-from fairseq_plugins.modules.naming import name_stack
+from fairseq_plugins.modules.identity import (
+    LM,
+    ROBERTA,
+    ModelDescription,
+    Options,
+    describe,
+    describe_checkpoint,
+    differences,
+)
 from fairseq_plugins.modules.restored import resume_file
 from fairseq_plugins.modules.vocabulary import vocabularies_of
 
@@ -84,23 +91,22 @@ class WeightComparison:
     """Comparison of a checkpoint's weights with a model's.
 
     Attributes:
-        taken: names loaded from the checkpoint.
+        loaded: names loaded from the checkpoint.
         new: names in the model that keep their initial values.
-        left: names in the checkpoint that are not used.
-        wrong: messages about weights that must match and do not.
+        unused: names in the checkpoint that are not loaded.
+        mismatches: messages about weights that must match and do not.
         grown: position tables derived from the checkpoint's, by name.
     """
 
-    taken: list[str]
-    new: list[str]
-    left: list[str]
-    wrong: list[str]
-    grow_table: dict[str, Tensor] = field(default_factory=dict)
+    loaded: list[str] = field(default_factory=list)
+    new: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
+    mismatches: list[str] = field(default_factory=list)
+    grown: dict[str, Tensor] = field(default_factory=dict)
 
 
-def initialize_from(
-    model: nn.Module, path: Path, config: Any, task: Any, name: str
-) -> WeightComparison:
+@checkpoint_given_by("`init_from`")
+def initialize_from(model: nn.Module, path: Path, config: Any, task: Any, name: str) -> None:
     """Load the matching weights of a checkpoint, and log the names of new and unused ones.
 
     Args:
@@ -115,78 +121,73 @@ def initialize_from(
         CheckpointError: the file is no checkpoint, has another dictionary, or differs outside the
             position encodings in a weight or an option. Nothing is then loaded.
     """
-    with checkpoint_given_by("`init_from`"):
-        return _initialize(model, path, config, task, name)
-
-
-def _initialize(
-    model: nn.Module, path: Path, config: Any, task: Any, name: str
-) -> WeightComparison:
     checkpoint = read_checkpoint(path)
     if is_ours(checkpoint):
         require_valid_numbers(path, checkpoint)
-    state, stack = dict(checkpoint["model"]), STACKS[name]
+    saved, stack, options = dict(checkpoint["model"]), STACKS[name], Options(config)
     if name == ROBERTA:
-        rename_learned_table(state, stack, task.source_dictionary.pad())
-    theirs = model_options(path, checkpoint) or {}
+        rename_learned_table(saved, stack, task.source_dictionary.pad())
+    theirs, ours = describe_checkpoint(path, checkpoint), describe(config, model=name)
     check_vocabulary(path, checkpoint, *vocabularies_of(task, [_TOKENS[name]]))
-    own = model.state_dict()
+    weights = model.state_dict()
     # `version` marks fairseq's checkpoint format. Published models lack it, and the final layer
     # norm that it stands for has weights of its own.
-    if (version := f"{stack}version") in own:
-        state.setdefault(version, own[version])
-    describe_checkpoint(path, checkpoint)  # raises for an unknown encoding
-    parts, their_parts = _parts(config, name), _parts(theirs, name)
-    if str(_option(config, "init_encoding", "checkpoint")) == "new":
+    if (version := f"{stack}version") in weights:
+        saved.setdefault(version, weights[version])
+    parts, their_parts = _parts(ours), _parts(theirs)
+    if options.init_encoding == "new":
         their_parts = {site: set() for site in their_parts}  # matches no encoding
-    fit = compare(own, state, parts, their_parts)
-    _grow_tables(model, state, fit, _option(config, "grow_table", "copy"), parts, their_parts)
-    fit.wrong[:0] = _other_options(config, theirs, name)
-    if fit.wrong:
-        more = len(fit.wrong) - _SHOWN
-        shown = fit.wrong[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
+    fit = compare(weights, saved, parts, their_parts)
+    _grow_tables(model, saved, fit, options.grow_table or "copy", parts, their_parts)
+    if mismatches := [*_other_options(theirs, ours), *fit.mismatches]:
+        more = len(mismatches) - _SHOWN
+        shown = mismatches[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
         raise CheckpointError(
             f"{path} must differ only in its position encoding and attention: {'; '.join(shown)}."
         )
-    model.load_state_dict({**own, **{name: state[name] for name in fit.taken}, **fit.grow_table})
-    tokens = state.get(f"{stack}embed_tokens.weight")  # none with adaptive inputs
+    model.load_state_dict({**weights, **{name: saved[name] for name in fit.loaded}, **fit.grown})
+    tokens = saved.get(f"{stack}embed_tokens.weight")  # none with adaptive inputs
     _scale_sines(model, tokens, fit, same=parts["input"] == their_parts["input"])
-    logger.info("init_from %s: %d weights loaded", path, len(fit.taken))
+    logger.info("init_from %s: %d weights loaded", path, len(fit.loaded))
     logger.info("init_from: new, with their initial values: %s", ", ".join(fit.new) or "none")
-    logger.info("init_from: unused: %s", ", ".join(fit.left) or "none")
-    return fit
+    logger.info("init_from: unused: %s", ", ".join(fit.unused) or "none")
 
 
 def compare(
-    own: Mapping[str, Tensor],
-    state: Mapping[str, Tensor],
+    weights: Mapping[str, Tensor],
+    saved: Mapping[str, Tensor],
     parts: Mapping[str, set[str]],
     their_parts: Mapping[str, set[str]],
 ) -> WeightComparison:
-    """Compare weights by name; `parts` are the encodings on the input and in the layers."""
-    fit = WeightComparison([], [], [], [])
-    for name in [*own, *(name for name in state if name not in own)]:
+    """Compare the weights of a model and a checkpoint by name.
+
+    `parts` and `their_parts` are the encodings on the input and in the layers of the two.
+    """
+    fit = WeightComparison()
+    for name in [*weights, *(name for name in saved if name not in weights)]:
         site = _site(name)
-        if name in own and name in state and own[name].shape == state[name].shape:
+        if name in weights and name in saved and weights[name].shape == saved[name].shape:
             same = site is None or parts[site] == their_parts[site]
-            (fit.taken if same else fit.new).append(name)
+            (fit.loaded if same else fit.new).append(name)
             if not same:
-                fit.left.append(name)
+                fit.unused.append(name)
         elif site is not None or _OUTPUT_NORM.match(_inner(name)):
-            if name in own:
+            if name in weights:
                 fit.new.append(name)
-            if name in state:
-                fit.left.append(name)
+            if name in saved:
+                fit.unused.append(name)
         else:
-            fit.wrong.append(f"{name} is {shape_of(state, name)}, here {shape_of(own, name)}")
+            fit.mismatches.append(
+                f"{name} is {shape_of(saved, name)}, here {shape_of(weights, name)}"
+            )
     return fit
 
 
 def _grow_tables(
     model: nn.Module,
-    state: Mapping[str, Tensor],
+    saved: Mapping[str, Tensor],
     fit: WeightComparison,
-    how: str,
+    method: str,
     parts: Mapping[str, set[str]],
     their_parts: Mapping[str, set[str]],
 ) -> None:
@@ -198,19 +199,19 @@ def _grow_tables(
     for name, module in model.named_modules(remove_duplicate=False):
         weight = f"{name}.weight"
         site = _site(weight)
-        if site is None or weight not in fit.new or weight not in state:
+        if site is None or weight not in fit.new or weight not in saved:
             continue
         before, after = their_parts[site], parts[site]
         derived = (before, after) == ({"learned"}, {"hierarchical"})
         if not derived and (before != after or isinstance(module, Hierarchical)):
             continue
-        made = grow_table(module, state[weight], how)
-        if made is None:
+        grown = grow_table(module, saved[weight], method)
+        if grown is None:
             continue
-        fit.grow_table[weight], words = made
+        fit.grown[weight], description = grown
         fit.new.remove(weight)
-        fit.left.remove(weight)
-        logger.info("init_from: %s: %s", weight, words)
+        fit.unused.remove(weight)
+        logger.info("init_from: %s: %s", weight, description)
 
 
 def _scale_sines(
@@ -243,37 +244,22 @@ def _inner(name: str) -> str:
     return name
 
 
-def _option(config: Any, name: str, default: Any = None) -> Any:
-    """Read an option from a mapping or a Namespace."""
-    value = config.get(name) if hasattr(config, "get") else getattr(config, name, None)
-    return default if value is None else value
-
-
-def _other_options(config: Any, theirs: Any, name: str) -> list[str]:
+def _other_options(theirs: ModelDescription, ours: ModelDescription) -> list[str]:
     """Describe options outside encoding and attention in which the checkpoint differs.
 
     Such options change the computation even if all weights have the same shapes.
     """
-    ours = describe(config, model=name)
     may_differ = {"encoding", "attention"}.union(*(site.linear for site in ours.sites.values()))
     return [
         f"{d.about} is {d.theirs}, here {d.ours}"
-        for d in differences(describe(theirs), ours)
+        for d in differences(theirs, ours)
         if d.about not in may_differ
     ]
 
 
-def _parts(config: Any, model: str) -> dict[str, set[str]]:
-    """Return the encodings that have weights on the input and in the layers."""
-    is_roberta = model == ROBERTA
-    side = "encoder" if is_roberta else "decoder"
-    absolute = "learned" if _option(config, f"{side}_learned_pos", is_roberta) else "base"
-    given = _option(config, "position_encoding", "base")
-    off = _option(config, "no_token_positional_embeddings", False)
-    named = name_stack(
-        given, "", absolute=None if off else absolute, base=absolute if is_roberta else None
-    )
-    names = set(expand_name(named.name))
+def _parts(model: ModelDescription) -> dict[str, set[str]]:
+    """Return the encodings that may have weights on the input and in the layers."""
+    names = {p.name for site in model.sites.values() for p in (*site.inputs, *site.layers)}
     on_input = {name for name in names if "embed" in get_entry(name).hooks}
     in_layers = {name for name in names if get_entry(name).hooks - {"embed"}}
     return {"input": on_input, "layers": in_layers}
