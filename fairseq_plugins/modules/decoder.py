@@ -1,6 +1,6 @@
 """fairseq's Transformer decoder with any position encoding and attention."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from fairseq.modules import transformer_layer
@@ -11,9 +11,8 @@ from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.position_bounds import with_end
 from fairseq_plugins.modules.options import PositionEncodingConfig
 from fairseq_plugins.modules.stack import (
-    build_cross_attention,
     build_cross_encodings,
-    build_self_attention,
+    build_layer_attention,
     build_stack_encodings,
     encode_layer_input,
     has_padding,
@@ -22,12 +21,7 @@ from fairseq_plugins.modules.stack import (
     with_activation_checkpointing,
 )
 
-
-class LayerParts(NamedTuple):
-    """Options and encoding of one attention."""
-
-    options: PositionEncodingConfig
-    encoding: PositionEncoding | None
+LayerParts = tuple[PositionEncodingConfig, PositionEncoding | None]  # of one attention
 
 
 class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
@@ -38,19 +32,19 @@ class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
 
     Args:
         config: fairseq's options.
-        own: parts of the self-attention.
-        cross: parts of the attention to the encoder; None for a layer without.
+        self_parts: options and encoding of the self-attention.
+        cross_parts: those of the attention to the encoder; None for a layer without.
     """
 
     def __init__(
-        self, config: TransformerConfig, own: LayerParts, cross: LayerParts | None
+        self, config: TransformerConfig, self_parts: LayerParts, cross_parts: LayerParts | None
     ) -> None:
         # The superclass's constructor builds the attentions. Tuples, since modules cannot be
         # assigned before nn.Module's constructor has run.
-        self._own, self._cross = own, cross
-        super().__init__(config, no_encoder_attn=cross is None)
-        del self._own, self._cross
-        self.gives_weights = cross is not None and self.encoder_attn.attention.gives_weights
+        self._self_parts, self._cross_parts = self_parts, cross_parts
+        super().__init__(config, no_encoder_attn=cross_parts is None)
+        del self._self_parts, self._cross_parts
+        self.gives_weights = cross_parts is not None and self.encoder_attn.attention.gives_weights
         # Otherwise fairseq requests attention weights of every layer in evaluation.
         self.need_attn = self.gives_weights
 
@@ -61,15 +55,11 @@ class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
             raise ValueError(
                 "`add_bias_kv` and `add_zero_attn` must be False: such keys have no position."
             )
-        noise = (self.quant_noise, self.quant_noise_block_size)
-        options, encoding = self._own
-        return build_self_attention(options, encoding, cfg, "decoder", noise)
+        return build_layer_attention(*self._self_parts, cfg, "decoder")
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
-        noise = (self.quant_noise, self.quant_noise_block_size)
-        assert self._cross is not None
-        options, encoding = self._cross
-        return build_cross_attention(options, encoding, cfg, noise)
+        assert self._cross_parts is not None
+        return build_layer_attention(*self._cross_parts, cfg, "cross")
 
     def make_generation_fast_(self, need_attn: bool = False, **kwargs: Any) -> None:
         """As fairseq's; request attention weights only from attentions that compute them."""
@@ -102,12 +92,11 @@ class PositionalDecoder(TransformerDecoderBase):
             max_positions=config.max_target_positions,
             vocab_size=len(dictionary),
         )
-        own = [LayerParts(options, encoding) for encoding in encodings.layers]
-        crosses: list[LayerParts | None] = [None] * len(own)
+        self_parts = [(options, encoding) for encoding in encodings.layers]
+        cross_parts: list[LayerParts | None] = [None] * len(self_parts)
         if cross is not None:
-            across = build_cross_encodings(cross, config)
-            crosses = [LayerParts(cross, encoding) for encoding in across]
-        self._parts = zip(own, crosses, strict=True)
+            cross_parts = [(cross, encoding) for encoding in build_cross_encodings(cross, config)]
+        self._parts = zip(self_parts, cross_parts, strict=True)
         super().__init__(config, dictionary, embed_tokens, no_encoder_attn=cross is None)
         del self._parts
         install_input_encodings(self, encodings)

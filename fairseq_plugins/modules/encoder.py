@@ -12,7 +12,7 @@ from fairseq_plugins.encodings import ModelEncodings, PositionEncoding
 from fairseq_plugins.modules.options import PositionEncodingConfig
 from fairseq_plugins.modules.segments import SegmentEmbedding
 from fairseq_plugins.modules.stack import (
-    build_self_attention,
+    build_layer_attention,
     build_stack_encodings,
     encode_layer_input,
     has_padding,
@@ -49,9 +49,7 @@ class PositionalEncoderLayer(transformer_layer.TransformerEncoderLayerBase):
         del self._self_attention
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
-        noise = (self.quant_noise, self.quant_noise_block_size)
-        options, encoding = self._self_attention
-        return build_self_attention(options, encoding, cfg, "encoder", noise)
+        return build_layer_attention(*self._self_attention, cfg, "encoder")
 
     def run_queries(
         self, queries: Tensor, content: Tensor, positions: Positions, passes: int

@@ -78,7 +78,7 @@ def unused_linear_options(attention_types: Collection[str], normalizer: str) -> 
     if "linear" not in attention_types:
         return ["feature_map", *NORMALIZER_OPTIONS]
     used = defaults_of(normalizer)
-    return [name for name, own in NORMALIZER_OPTIONS.items() if own not in used]
+    return [name for name, argument in NORMALIZER_OPTIONS.items() if argument not in used]
 
 
 def check_linear_options(config: PositionEncodingConfig, attention_types: Collection[str]) -> None:
@@ -107,7 +107,6 @@ def build_model_attention(
     config: PositionEncodingConfig,
     encoding: PositionEncoding | None,
     *,
-    attention_type: str,
     num_heads: int,
     head_dim: int,
     causal: bool,
@@ -118,23 +117,20 @@ def build_model_attention(
     Attention dropout applies to softmax weights only; the LRPE paper, Table 7, also uses it for
     vanilla attention alone.
     """
-    if attention_type == "linear":
+    if config.attention_type == "linear":
         if dropout:
             logger.info("attention_dropout=%s applies to vanilla attention only", dropout)
         used = defaults_of(str(config.linear_normalizer))
         options = {
-            "feature_map": config.feature_map,
-            "normalizer": config.linear_normalizer,
-            **{
-                own: getattr(config, name)
-                for name, own in NORMALIZER_OPTIONS.items()
-                if own in used
-            },
+            argument: getattr(config, name)
+            for name, argument in NORMALIZER_OPTIONS.items()
+            if argument in used
         }
+        options |= {"feature_map": config.feature_map, "normalizer": config.linear_normalizer}
     else:
         options = {"dropout": dropout}
     return build_attention(
-        attention_type,
+        config.attention_type,
         encoding,
         num_heads=num_heads,
         head_dim=head_dim,

@@ -6,7 +6,6 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
-from fairseq_plugins.attention import Attention
 from fairseq_plugins.attention import base as attention_base
 from fairseq_plugins.attention.multihead import FairseqMultiheadAttention
 from fairseq_plugins.attention.positions import Positions
@@ -230,57 +229,37 @@ def with_activation_checkpointing(layer: nn.Module, config: TransformerConfig) -
     return wrapped
 
 
-def build_self_attention(
+def build_layer_attention(
     options: PositionEncodingConfig,
     encoding: PositionEncoding | None,
     config: TransformerConfig,
-    side: str,
-    quant_noise: tuple[float, int],
+    site: str,
 ) -> FairseqMultiheadAttention:
-    """Build the self-attention of a layer; ``quant_noise`` is fairseq's (amount, block size)."""
-    causal = side == "decoder"
-    attention = _build_attention(options, encoding, config, side, causal=causal)
-    amount, block_size = quant_noise
-    return FairseqMultiheadAttention(
-        getattr(config, side).embed_dim, attention, q_noise=amount, qn_block_size=block_size
-    )
+    """Build an attention of a layer.
 
-
-def build_cross_attention(
-    options: PositionEncodingConfig,
-    encoding: PositionEncoding | None,
-    config: TransformerConfig,
-    quant_noise: tuple[float, int],
-) -> FairseqMultiheadAttention:
-    """Build a decoder layer's attention to the whole encoder output."""
-    attention = _build_attention(options, encoding, config, "decoder", causal=False)
-    amount, block_size = quant_noise
-    return FairseqMultiheadAttention(
-        config.decoder.embed_dim,
-        attention,
-        kdim=config.encoder.embed_dim,
-        vdim=config.encoder.embed_dim,
-        encoder_decoder_attention=True,
-        q_noise=amount,
-        qn_block_size=block_size,
-    )
-
-
-def _build_attention(
-    options: PositionEncodingConfig,
-    encoding: PositionEncoding | None,
-    config: TransformerConfig,
-    side: str,
-    *,
-    causal: bool,
-) -> Attention:
-    _, heads, head_dim = stack_widths(config, side)
-    return build_model_attention(
+    Args:
+        options: options of its type.
+        encoding: its encoding, or None.
+        config: fairseq's options.
+        site: one of ``ATTENTION_SITES``; ``cross`` is a decoder layer's attention to the encoder.
+    """
+    is_cross = site == "cross"
+    width, heads, head_dim = stack_widths(config, "decoder" if is_cross else site)
+    attention = build_model_attention(
         options,
         encoding,
-        attention_type=options.attention_type,
         num_heads=heads,
         head_dim=head_dim,
-        causal=causal,
+        causal=site == "decoder",
         dropout=config.attention_dropout,
+    )
+    key_width = config.encoder.embed_dim if is_cross else width
+    return FairseqMultiheadAttention(
+        width,
+        attention,
+        kdim=key_width,
+        vdim=key_width,
+        encoder_decoder_attention=is_cross,
+        q_noise=config.quant_noise.pq,
+        qn_block_size=config.quant_noise.pq_block_size,
     )

@@ -108,9 +108,8 @@ def _attention(stack: Stack, options: tuple[tuple[str, Any], ...]) -> LinearAtte
         # Embeddings are not used.
         encoding = build_encoding(stack.position_encoding, **shape, vocab_size=1, **own)
     # Older results do not name their normalizer.
-    config = PositionEncodingConfig(**{"linear_normalizer": "encoded", **dict(options)})
-    attention = build_model_attention(
-        config, encoding, attention_type="linear", dropout=0.0, **shape
-    )
+    given = {"linear_normalizer": "encoded", **dict(options), "attention_type": "linear"}
+    config = PositionEncodingConfig(**given)
+    attention = build_model_attention(config, encoding, dropout=0.0, **shape)
     assert isinstance(attention, LinearAttention)
     return attention
