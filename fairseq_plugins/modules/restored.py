@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import OmegaConf, open_dict
 
-from fairseq_plugins.common.checkpoints import read_checkpoint
+from fairseq_plugins.common.checkpoints import LAST, read_checkpoint
 from fairseq_plugins.common.errors import CheckpointError, checkpoint_given_by
 from fairseq_plugins.common.vocabulary import (
     LABEL_DIGEST,
@@ -28,7 +28,6 @@ from fairseq_plugins.modules.identity import (
 
 logger = logging.getLogger(__name__)
 
-_LAST = "checkpoint_last.pt"  # fairseq's default --restore-file, in --save-dir
 _MOST_UPDATES = 2**40
 
 
@@ -57,7 +56,7 @@ def resume_file(options: Any) -> Path:
     suffix = options.get("checkpoint_suffix") or ""
     given = Path(options.restore_file)
     file = given.with_name(given.stem + suffix + given.suffix)
-    return Path(options.save_dir, file) if options.restore_file == _LAST else file
+    return Path(options.save_dir, file) if options.restore_file == LAST else file
 
 
 def initial_weights_file(options: Any) -> tuple[str, Path | None]:
@@ -70,7 +69,7 @@ def initial_weights_file(options: Any) -> tuple[str, Path | None]:
         The option that gives the file, and the file; None if it does not exist.
     """
     name, file = "restore_file", resume_file(options)
-    if not file.exists() and options.restore_file == _LAST:
+    if not file.exists() and options.restore_file == LAST:
         for start in ("continue_once", "finetune_from_model"):
             if options.get(start):
                 name, file = start, Path(options[start])
@@ -118,7 +117,7 @@ def _check_restored(
     check_vocabulary(file, checkpoint, *vocabularies)
     known = find_option(checkpoint, "model", LABEL_DIGEST)
     # Weights may be reused for another task, but a resumed run must have its own labels and text.
-    resumes = options.restore_file == _LAST and file == resume_file(options)
+    resumes = options.restore_file == LAST and file == resume_file(options)
     if resumes and known and labels and known != labels:
         raise CheckpointError(
             f"{file} was trained on other classes or on another order of them: label digest "
@@ -210,7 +209,7 @@ def _train_no_further(config: Any, file: Path, checkpoint: Mapping[str, Any]) ->
 
 
 def _remedy(options: Any, ours: ModelDescription, found: list[Difference]) -> str:
-    if options.restore_file != _LAST:
+    if options.restore_file != LAST:
         other = "use another --restore-file"
     elif resume_file(options).exists():
         other = "use another --save-dir"

@@ -123,23 +123,12 @@ def options_at(config: Any, site: str) -> PositionEncodingConfig:
 
     A site with its own encoding does not inherit the options of the common one.
     """
-
-    def own(name: str) -> Any:
-        return getattr(config, f"{site}_{name}")
-
-    words = own("position_encoding_options") or ""
-    if _takes_common_options(config, site):
-        words = config.position_encoding_options
-    return PositionEncodingConfig(
-        attention_type=own("attention_type") or config.attention_type,
-        position_encoding=own("position_encoding") or config.position_encoding,
-        position_encoding_options=words,
-        feature_map=config.feature_map,
-        linear_normalizer=config.linear_normalizer,
-        min_cosine=config.min_cosine,
-        linear_epsilon=config.linear_epsilon,
-        linear_output_norm=config.linear_output_norm,
-    )
+    options = {name: getattr(config, name) for name in PositionEncodingConfig.__annotations__}
+    if not _takes_common_options(config, site):
+        options["position_encoding_options"] = ""
+    for name in ("attention_type", "position_encoding", "position_encoding_options"):
+        options[name] = getattr(config, f"{site}_{name}") or options[name]
+    return PositionEncodingConfig(**options)
 
 
 def _takes_common_options(config: Any, site: str) -> bool:

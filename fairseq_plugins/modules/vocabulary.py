@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from fairseq.dataclass import FairseqDataclass
 from omegaconf import OmegaConf
 
 from fairseq_plugins.common.errors import CheckpointError
+from fairseq_plugins.common.option_field import option
 from fairseq_plugins.common.vocabulary import DIGEST, LABEL_DIGEST, Vocabulary, digest
 
 logger = logging.getLogger(__name__)
@@ -19,12 +20,10 @@ logger = logging.getLogger(__name__)
 class DictionaryConfig(FairseqDataclass):
     """Option that records the dictionary of the training data in checkpoints."""
 
-    dictionary_digest: str = field(
-        default="",
-        metadata={
-            "help": "written into checkpoints by training: digest of the dictionary, or of source "
-            "and target dictionaries; data with another digest is an error"
-        },
+    dictionary_digest: str = option(
+        "",
+        "written into checkpoints by training: digest of the dictionary, or of source "
+        "and target dictionaries; data with another digest is an error",
     )
 
 

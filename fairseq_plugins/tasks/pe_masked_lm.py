@@ -1,6 +1,6 @@
 """Task ``pe_masked_lm``: fairseq's ``masked_lm`` with whole-word masking and segment pairs."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
@@ -10,6 +10,7 @@ from fairseq.data import MaskTokensDataset, RightPadDataset, SortDataset, data_u
 from fairseq.tasks import register_task
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 
+from fairseq_plugins.common.option_field import option
 from fairseq_plugins.data.segment_pairs import SegmentPairs
 from fairseq_plugins.data.whole_words import word_start_mask
 
@@ -27,21 +28,17 @@ MASKING = (
 
 @dataclass
 class PEMaskedLMConfig(MaskedLMConfig):
-    """Options of fairseq's task, the tokenizer and the samples."""
+    """Options of fairseq's task, of the tokenizer, and of the samples."""
 
-    pieces: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "tokenizer folder, for word boundaries with --mask-whole-words (default: bpe/ "
-            "in the data folder)"
-        },
+    pieces: Optional[str] = option(
+        None,
+        "tokenizer folder, for word boundaries with --mask-whole-words (default: bpe/ "
+        "in the data folder)",
     )
-    pairs: bool = field(
-        default=False,
-        metadata={
-            "help": "split a random half of the samples into pairs of segments as in BERT, "
-            "`<s> a </s> b </s>`; line ends within a sample are dropped"
-        },
+    pairs: bool = option(
+        False,
+        "split a random half of the samples into pairs of segments as in BERT, "
+        "`<s> a </s> b </s>`; line ends within a sample are dropped",
     )
 
 
@@ -78,13 +75,13 @@ class PEMaskedLMTask(MaskedLMTask):
         with data_utils.numpy_seed(self.cfg.seed):
             shuffle = np.random.permutation(len(source))
         padded = RightPadDataset(target, pad_idx=self.source_dictionary.pad())
-        found = self._regular_dataset(source, padded)
-        self.datasets[split] = SortDataset(found, sort_order=[shuffle, source.sizes])
+        dataset = self._regular_dataset(source, padded)
+        self.datasets[split] = SortDataset(dataset, sort_order=[shuffle, source.sizes])
 
     def _masked(self, dataset: Any) -> tuple[Any, Any]:
         """Return the samples with masked words, and the targets."""
         folder = self.cfg.pieces or Path(utils.split_paths(self.cfg.data)[0], PIECES)
-        source, target = MaskTokensDataset.apply_mask(
+        pair: tuple[Any, Any] = MaskTokensDataset.apply_mask(
             dataset,
             self.source_dictionary,
             pad_idx=self.source_dictionary.pad(),
@@ -94,4 +91,4 @@ class PEMaskedLMTask(MaskedLMTask):
             skip_masking=self.cfg.skip_masking,
             **{name: getattr(self.cfg, name) for name in MASKING},
         )
-        return source, target
+        return pair

@@ -9,12 +9,11 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask, register_task
 from omegaconf import II, MISSING
 
+from fairseq_plugins.common.checkpoints import LAST
 from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.option_field import option
 from fairseq_plugins.squad.dataset import ShuffledDataset, load_windows
 from fairseq_plugins.squad.folder import read_description
-
-_LAST = "checkpoint_last.pt"  # fairseq's default --restore-file, in --save-dir
 
 
 @dataclass
@@ -57,9 +56,9 @@ class SquadTask(FairseqTask):
         Raises:
             DataError: the folder was not prepared for this task.
         """
-        facts = read_description(Path(cfg.data))
+        description = read_description(Path(cfg.data))
         dictionary = cls.load_dictionary(str(Path(cfg.data) / "dict.txt"))
-        return cls(cfg, dictionary, facts["request"]["max_length"])
+        return cls(cfg, dictionary, description["request"]["max_length"])
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> Any:
         """Build the model with a span head.
@@ -68,11 +67,10 @@ class SquadTask(FairseqTask):
             ValueError: the model has no span heads, or the initial checkpoint is missing.
         """
         if not from_checkpoint:
-            begin = self.cfg.finetune_from_model or self.cfg.restore_file
-            # A resumed run does not need its initial checkpoint.
-            own = Path(self.cfg.save_dir, _LAST)
-            if begin != _LAST and not own.exists() and not Path(begin).is_file():
-                raise CheckpointError(f"{begin} is missing")
+            initial = self.cfg.finetune_from_model or self.cfg.restore_file
+            resumes = Path(self.cfg.save_dir, LAST).exists()  # without its initial checkpoint
+            if initial != LAST and not resumes and not Path(initial).is_file():
+                raise CheckpointError(f"{initial} is missing")
         model = super().build_model(cfg, from_checkpoint)
         if not hasattr(model, "register_span_head"):
             raise ValueError(
@@ -100,5 +98,5 @@ class SquadTask(FairseqTask):
 
     @property
     def target_dictionary(self) -> None:
-        """None: targets are token positions."""
+        """Return None: targets are token positions."""
         return None
