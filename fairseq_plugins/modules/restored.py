@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from filecmp import cmp
+from filecmp import cmpfiles
 from pathlib import Path
 from typing import Any
 
@@ -165,33 +165,25 @@ def _require_same_text(file: Path, checkpoint: Mapping[str, Any], task: Any) -> 
     Raises:
         CheckpointError: the training data of the two folders differs.
     """
-    found = [find_option(checkpoint, "task", "data"), getattr(task, "data", None)]
-    before, now = (Path(str(data).split(":")[0]) if data else None for data in found)
-    if before is None or now is None or not (before.is_dir() and now.is_dir()):
+    data = [find_option(checkpoint, "task", "data"), getattr(task, "data", None)]
+    if not all(data):
         return
-    if before.samefile(now):
+    before, now = (Path(str(folders).split(":")[0]) for folders in data)
+    if not (before.is_dir() and now.is_dir()) or before.samefile(now):
         return
-    ours, theirs = ({p.relative_to(d): p for p in _training_files(d)} for d in (now, before))
-    for name in sorted({*ours, *theirs}):
-        if (
-            name not in ours
-            or name not in theirs
-            or not cmp(ours[name], theirs[name], shallow=False)
-        ):
-            raise CheckpointError(
-                f"{file} was trained on {before}, whose {name} differs from that of {now}; use "
-                "another --save-dir"
-            )
-
-
-def _training_files(folder: Path) -> list[Path]:
-    """List the binarised training files of a data folder or of GLUE's subfolders."""
-    return [
-        path
-        for pattern in ("train*", "*/train*")
+    names = {
+        str(path.relative_to(folder))
+        for folder in (before, now)
+        for pattern in ("train*", "*/train*")  # of the folder, or of GLUE's subfolders
         for path in folder.glob(pattern)
         if path.suffix in (".bin", ".idx")
-    ]
+    }
+    _, differing, missing = cmpfiles(before, now, names, shallow=False)
+    if differing or missing:
+        raise CheckpointError(
+            f"{file} was trained on {before}, whose {min(differing + missing)} differs from that "
+            f"of {now}; use another --save-dir"
+        )
 
 
 def _train_no_further(config: Any, file: Path, checkpoint: Mapping[str, Any]) -> None:
