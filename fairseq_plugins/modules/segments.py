@@ -23,22 +23,11 @@ class SegmentEmbedding(nn.Module):
         self.weight = nn.Parameter(torch.zeros(embed_dim))
 
     def forward(self, embeddings: Tensor, tokens: Tensor) -> Tensor:
-        """Add the vector to embeddings (B, T, C) of tokens (B, T) in the second segment."""
-        second = second_segment(tokens, self.padding_idx, self.eos_idx)
-        return embeddings + second.unsqueeze(-1) * self.weight
+        """Add the vector to embeddings (B, T, C) of tokens (B, T) in the second segment.
 
-
-def second_segment(tokens: Tensor, padding_idx: int, eos_idx: int) -> Tensor:
-    """Mark the tokens of the second segment of each row.
-
-    Args:
-        tokens: (B, T), rows ``<s> a </s> b </s>``; the first </s> belongs to the first segment.
-        padding_idx: padding token.
-        eos_idx: token that ends a segment.
-
-    Returns:
-        (B, T), bool; False at padding.
-    """
-    ends = tokens.eq(eos_idx)
-    ends_before = ends.long().cumsum(1) - ends.long()
-    return ends_before.gt(0) & tokens.ne(padding_idx)
+        Rows are ``<s> a </s> b </s>``; the first </s> belongs to the first segment.
+        """
+        ends = tokens.eq(self.eos_idx)
+        ends_before = ends.long().cumsum(1) - ends.long()
+        is_second = ends_before.gt(0) & tokens.ne(self.padding_idx)
+        return embeddings + is_second.unsqueeze(-1) * self.weight
