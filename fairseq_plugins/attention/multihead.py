@@ -12,7 +12,7 @@ from fairseq_plugins.attention.base import Attention, State
 from fairseq_plugins.attention.cache import reordered
 from fairseq_plugins.attention.positions import CrossPositions, Positions
 
-_KEEPS = "_keeps_order"  # attribute of an order of the beam: see _keeps_order
+_KEEPS_ORDER = "_keeps_order"  # attribute of a tensor `order`, the cache of `_keeps_order`
 
 IncrementalState = dict[str, dict[str, Tensor | None]]
 
@@ -28,9 +28,9 @@ class FairseqMultiheadAttention(nn.Module):
         attention: the attention of the heads.
         kdim: C of keys; ``embed_dim`` where None.
         vdim: C of values; ``embed_dim`` where None.
-        encoder_decoder_attention: keys are fixed, and kept while decoding.
-        q_noise: of fairseq's quantisation noise.
-        qn_block_size: of fairseq's quantisation noise.
+        encoder_decoder_attention: keys are fixed, and cached while decoding.
+        q_noise: amount of fairseq's quantisation noise.
+        qn_block_size: its block size.
 
     Raises:
         ValueError: ``embed_dim`` is not ``num_heads * head_dim`` of the attention.
@@ -99,13 +99,13 @@ class FairseqMultiheadAttention(nn.Module):
 
         Args:
             query: (T, B, C).
-            key: (S, B, C), or None where a static key is remembered.
+            key: (S, B, C), or None if a static key is cached.
             value: like ``key``.
             key_padding_mask: ``Positions`` of the keys (in a decoding step, of the new tokens), or
                 ``CrossPositions`` in cross-attention; both include padding masks, and fairseq's
                 layers pass this argument on unchanged. Or a mask (B, S) alone, True where padded,
                 for whole sequences whose queries are not padded.
-            incremental_state: of decoding; ``query`` then holds the next tokens only.
+            incremental_state: cache of decoding; ``query`` then holds only the next tokens.
             need_weights: return the weights, mean over heads (B, T, S).
             static_kv: the key is the same at every step.
             attn_mask: see ``Attention.forward``.
@@ -119,12 +119,17 @@ class FairseqMultiheadAttention(nn.Module):
             ValueError: an argument that is not supported.
         """
         if before_softmax:
-            raise ValueError("`before_softmax` must be False: the logits are not kept.")
+            raise ValueError("`before_softmax` must be False: logits are not returned.")
         need_weights = need_weights or need_head_weights
         at = key_padding_mask
         if not isinstance(at, (Positions, CrossPositions)):
-            _refuse_uncounted(incremental_state)
-            at = self._of_whole_sequences(at, query, key)
+            if incremental_state is not None:
+                raise ValueError(
+                    "`key_padding_mask` must be `Positions` in a decoding step, or "
+                    "`CrossPositions` if keys are fixed: a mask of the new tokens does not tell "
+                    "how many came before them."
+                )
+            at = self._count_positions(at, query, key)
         self.attention.bind_projections(self.q_proj, self.k_proj)
         q = self._heads(self.q_proj(query))
         if incremental_state is None:
@@ -132,7 +137,11 @@ class FairseqMultiheadAttention(nn.Module):
         elif isinstance(at, CrossPositions):
             output, weights = self._static(q, key, value, at, incremental_state, need_weights)
         else:
-            _refuse_in_step(need_weights, attn_mask)
+            if need_weights or attn_mask is not None:
+                raise ValueError(
+                    "`need_weights` and `attn_mask` must be left off in a decoding step: a step "
+                    "sees every token before it."
+                )
             output, weights = self._step(q, key, value, at, incremental_state), None
         if weights is not None:
             weights = weights.transpose(0, 1) if need_head_weights else weights.mean(1)
@@ -148,15 +157,15 @@ class FairseqMultiheadAttention(nn.Module):
         assert key is not None and value is not None
         return self._heads(self.k_proj(key)), self._heads(self.v_proj(value))
 
-    def _of_whole_sequences(
+    def _count_positions(
         self, padding_mask: Tensor | None, query: Tensor, key: Tensor | None
     ) -> Positions | CrossPositions:
-        """Count positions for a layer that passes on a padding mask alone."""
+        """Count positions of whole sequences, for a layer that passes on a padding mask alone."""
         assert key is not None
         keys = Positions.of(padding_mask, key.size(0), key.device)
         if not self.encoder_decoder_attention:
             return keys
-        return CrossPositions.of(Positions.of(None, query.size(0), query.device), keys)
+        return CrossPositions(Positions.of(None, query.size(0), query.device), keys)
 
     def _whole(
         self,
@@ -259,25 +268,9 @@ def _keeps_order(order: Tensor, batch: int) -> bool:
     if order.is_inference():  # Such tensors have no version counter.
         return bool(order.tolist() == list(range(batch)))
     # Cached on the tensor, which all layers get, until it is written to.
-    asked = (order._version, batch)
-    found = getattr(order, _KEEPS, None)
-    if found is None or found[0] != asked:
-        found = (asked, order.tolist() == list(range(batch)))
-        setattr(order, _KEEPS, found)
-    return bool(found[1])
-
-
-def _refuse_in_step(need_weights: bool, attn_mask: Tensor | None) -> None:
-    if need_weights or attn_mask is not None:
-        raise ValueError(
-            "`need_weights` and `attn_mask` must be left off in a decoding step: a step sees every "
-            "token before it."
-        )
-
-
-def _refuse_uncounted(incremental_state: IncrementalState | None) -> None:
-    if incremental_state is not None:
-        raise ValueError(
-            "`key_padding_mask` must be `Positions` in a decoding step, or `CrossPositions` where "
-            "keys are fixed: a mask of the new tokens does not tell how many came before them."
-        )
+    version = (order._version, batch)
+    cached = getattr(order, _KEEPS_ORDER, None)
+    if cached is None or cached[0] != version:
+        cached = (version, order.tolist() == list(range(batch)))
+        setattr(order, _KEEPS_ORDER, cached)
+    return bool(cached[1])

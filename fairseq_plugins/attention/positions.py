@@ -1,6 +1,6 @@
 """Positions of tokens, computed once per pass from the padding mask and the decoding step."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ def make_positions(
 
 
 def check_padding_mask(name: str, mask: Tensor, length: int) -> None:
-    """Check a padding mask, which could otherwise be mistaken for ones at tokens.
+    """Check a padding mask; a mask with ones at tokens, often integers, is an error.
 
     Raises:
         ValueError: it is not bool, or not (B, ``length``).
@@ -85,7 +85,7 @@ class Positions:
     index: Tensor
     end: int
     padding_mask: Tensor | None
-    shared: SharedPass
+    shared: SharedPass = field(default_factory=SharedPass)
     content: Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -96,8 +96,7 @@ class Positions:
         cls, padding_mask: Tensor | None, length: int, device: torch.device | None = None
     ) -> "Positions":
         """Count positions of whole sequences; see ``make_positions``."""
-        index = make_positions(padding_mask, length, device=device)
-        return cls(index, length, padding_mask, SharedPass())
+        return cls(make_positions(padding_mask, length, device=device), length, padding_mask)
 
     def last(self, batch: int) -> "Positions":
         """Return the positions (B, 1) of the last token, for a decoding step.
@@ -107,7 +106,7 @@ class Positions:
         """
         padding = None if self.padding_mask is None else self.padding_mask[:, -1:]
         index = self.index[:, -1:].expand(batch, -1)
-        return Positions(index, self.end, padding, SharedPass())
+        return Positions(index, self.end, padding)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,9 +121,4 @@ class CrossPositions:
 
     queries: Positions
     keys: Positions
-    shared: SharedPass
-
-    @classmethod
-    def of(cls, queries: Positions, keys: Positions) -> "CrossPositions":
-        """Combine positions for a new pass, with an empty cache."""
-        return cls(queries, keys, SharedPass())
+    shared: SharedPass = field(default_factory=SharedPass)
