@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.common.files import read_object
 from fairseq_plugins.common.locks import exclusive_lock
 from fairseq_plugins.common.provenance import DATA_FILES
 from fairseq_plugins.common.provenance import SPLITS as SPLITS
@@ -25,9 +26,13 @@ def report(message: str) -> None:
 
 @dataclass(frozen=True)
 class Folder:
-    """A data folder to build: its source and settings, and the files that it must hold.
+    """A data folder to build.
 
-    Another request gives another folder. record: name of the record file.
+    Attributes:
+        path: path of the folder.
+        request: source and settings, which determine its content.
+        files: names of the files that it must hold.
+        record: name of the record file.
     """
 
     path: Path
@@ -37,11 +42,8 @@ class Folder:
 
     def is_done(self) -> bool:
         """Return whether the folder was made by the same request and is complete."""
-        try:
-            made = json.loads((self.path / self.record).read_text())
-        except (OSError, json.JSONDecodeError):
-            return False
-        return made.get("request") == self.request and all(
+        record = read_object(self.path / self.record) or {}
+        return record.get("request") == self.request and all(
             (self.path / name).is_file() for name in self.files
         )
 
@@ -62,7 +64,11 @@ class Folder:
     ) -> None:
         """Write the record into a built folder, move it to its target, and print a summary.
 
-        origin: source of the data. about: further entries of the record.
+        Args:
+            built: the built folder.
+            origin: source of the data, for the record.
+            about: further entries of the record.
+            summary: text to print.
         """
         record = {"request": self.request, "origin": origin, **about}
         (built / self.record).write_text(json.dumps(record, indent=1) + "\n")
@@ -98,7 +104,7 @@ def staging_folder(output: Path, resume: Mapping[str, Any] | None = None) -> Ite
     """
     work = output.parent / f".{output.name}.building"
     with exclusive_lock(output.parent / f".{output.name}.lock", str(output), wait=report):
-        if resume is None or not _same_json(work / "building.json", resume):
+        if resume is None or read_object(work / "building.json") != resume:
             shutil.rmtree(work, ignore_errors=True)  # left by a killed process
             work.mkdir()
             (work / "building.json").write_text(json.dumps(resume))
@@ -113,13 +119,6 @@ def staging_folder(output: Path, resume: Mapping[str, Any] | None = None) -> Ite
         finally:
             if not keep:
                 shutil.rmtree(work, ignore_errors=True)
-
-
-def _same_json(path: Path, value: Mapping[str, Any]) -> bool:
-    try:
-        return bool(json.loads(path.read_text()) == value)
-    except (OSError, json.JSONDecodeError):
-        return False
 
 
 def replace_folder(built: Path, output: Path) -> None:

@@ -46,11 +46,6 @@ _VERSION = "#version: 0.2"
 _PADDING_FACTOR = 8  # fairseq pads dictionaries to a multiple of it
 
 
-def holds_tokenizer(folder: Path) -> bool:
-    """Return whether a folder holds a GPT-2 tokenizer."""
-    return (folder / ENCODER_FILE).is_file()
-
-
 @dataclass(frozen=True)
 class Gpt2Tokenizer:
     """GPT-2's tokenizer: fairseq's encoder, and a dictionary of its ids.
@@ -76,13 +71,17 @@ class Gpt2Tokenizer:
         return {i: self.dictionary.index(str(i)) for i in self.encoder.encoder.values()}
 
     def tokenize(self, line: str) -> list[str]:
-        """Split a line into subword ids as strings, ignoring surrounding spaces."""
-        return encode_line(self.encoder, line)
+        """Split a line into subword ids as strings, ignoring surrounding spaces.
+
+        This is the output of fairseq's multiprocessing_bpe_encoder and the input of
+        fairseq-preprocess.
+        """
+        return [str(i) for i in self.encoder.encode(line.strip())]
 
     def encode_with_offsets(self, text: str) -> EncodedText:
         """Encode a text as dictionary indices, with the character span of each subword."""
-        found = encode_with_offsets(self.encoder, text)
-        return replace(found, ids=[self._indices[i] for i in found.ids])
+        encoded = encode_with_offsets(self.encoder, text)
+        return replace(encoded, ids=[self._indices[i] for i in encoded.ids])
 
     def text_of(self, symbol: str) -> str | None:
         """Return the text of a dictionary entry; None if it is not a subword's id."""
@@ -123,19 +122,20 @@ def load_encoder(folder: Path) -> "Encoder":
     return get_encoder(str(folder / ENCODER_FILE), str(folder / MERGES_FILE))
 
 
-def encode_line(encoder: "Encoder", text: str) -> list[str]:
-    """Return a stripped line's subword ids as strings.
-
-    This is the output of fairseq's multiprocessing_bpe_encoder and the input of fairseq-preprocess.
-    """
-    return [str(piece) for piece in encoder.encode(text.strip())]
-
-
 def learn_gpt2_bpe(lines: Iterable[str], merges: int, folder: Path) -> int:
-    """Learn a byte-level BPE from lines of text, ignoring surrounding spaces; return its size.
+    """Learn a byte-level BPE from lines of text, ignoring surrounding spaces.
 
-    The three files are written into an existing folder. There are fewer merges if no further pair
-    occurs twice. Raises OptionError for merges below 1, DataError for a text without any character.
+    Args:
+        lines: lines of text.
+        merges: number of merges to learn.
+        folder: existing folder, into which the three files are written.
+
+    Returns:
+        The number of learned merges, below ``merges`` if no further pair occurs twice.
+
+    Raises:
+        OptionError: ``merges`` is below 1.
+        DataError: the text has no character.
     """
     from fairseq.data.encoders.gpt2_bpe_utils import Encoder, bytes_to_unicode
 
@@ -169,13 +169,13 @@ def _count_words(lines: Iterable[str]) -> Counter[str]:
 
 def _learn_merges(words: Counter[str], merges: int) -> list[tuple[str, str]]:
     """Learn merges without the end-of-word mark, which GPT-2's subwords do not have."""
-    found: dict[tuple[str, str], None] = {}
+    pairs: dict[tuple[str, str], None] = {}  # an ordered set
     # A merge is learned at most twice: at the end of words and elsewhere.
     for first, second in learn_merges(words, 2 * merges):
-        found[first, second.removesuffix(WORD_END)] = None
-        if len(found) == merges:
+        pairs[first, second.removesuffix(WORD_END)] = None
+        if len(pairs) == merges:
             break
-    return list(found)
+    return list(pairs)
 
 
 def _dictionary(words: Counter[str], encoder: "Encoder") -> "Dictionary":

@@ -16,7 +16,7 @@ FEWEST_MERGES = 16  # minimum for a byte-pair encoding of words
 def add_command(
     commands: Any, name: str, script: str, summary: str, description: str = "Make {}."
 ) -> argparse.ArgumentParser:
-    """Add a subcommand with the help of scripts/<script>.sh; its summary is what it makes."""
+    """Add the subcommand of scripts/<script>.sh; `summary` names the data that it makes."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name, prog=program(script), help=summary, description=description.format(summary)
     )
@@ -24,7 +24,7 @@ def add_command(
 
 
 def program(script: str) -> str:
-    """Return the name of a data command shown in its help."""
+    """Return the name of the data command of scripts/<script>.sh, for its help."""
     return f"fairseq-pe {PROGRAM_COMMANDS[script]}"
 
 
@@ -74,9 +74,9 @@ def add_workers(parser: Any, text: str, default: int = 2) -> None:
     add_number(parser, "--workers", default, text)
 
 
-def add_seed(parser: Any, what: str) -> None:
-    """Add --seed of generated data."""
-    parser.add_argument("--seed", type=parse_seed, default=1, help=f"another seed, other {what}")
+def add_seed(parser: Any, noun: str) -> None:
+    """Add --seed of generated data, called `noun` in its help."""
+    parser.add_argument("--seed", type=parse_seed, default=1, help=f"another seed, other {noun}")
 
 
 def add_counts(parser: Any, unit: str, defaults: Mapping[str, int], text: str) -> None:
@@ -103,12 +103,9 @@ def check_at_least(
 ) -> None:
     """Raise OptionError naming an option outside ``least`` to ``most``; None is unset."""
     for name, value in options.items():
-        if value is not None and not value >= least:
-            option = name.replace("_", "-")
-            raise OptionError(f"--{option} must be at least {least}, but is {value}")
-        if value is not None and value > most:
-            option = name.replace("_", "-")
-            raise OptionError(f"--{option} must be at most {most:,}, but is {value}")
+        if value is not None and not least <= value <= most:
+            bound = f"at most {most:,}" if value > most else f"at least {least}"
+            raise OptionError(f"--{name.replace('_', '-')} must be {bound}, but is {value}")
 
 
 def check_folder(source: Path, option: str = "--from") -> None:

@@ -60,6 +60,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     """
     from fairseq_plugins.data import gpt2_bpe, wordpiece
 
-    if wordpiece.holds_tokenizer(folder) and not gpt2_bpe.holds_tokenizer(folder):
+    names = (wordpiece.TOKENIZER_FILE, wordpiece.VOCABULARY_FILE)
+    is_wordpiece = any((folder / name).is_file() for name in names)
+    if is_wordpiece and not (folder / gpt2_bpe.ENCODER_FILE).is_file():
         return wordpiece.WordPieceTokenizer.load(folder)
     return gpt2_bpe.Gpt2Tokenizer.load(folder)

@@ -23,22 +23,13 @@ from fairseq_plugins.data.offsets import EncodedText
 if TYPE_CHECKING:
     from fairseq.data import Dictionary
 
-TOKENIZER_FILE, VOCABULARY_FILE, CONFIG_FILE = (
-    "tokenizer.json",
-    "vocab.txt",
-    "tokenizer_config.json",
-)
+TOKENIZER_FILE, VOCABULARY_FILE = "tokenizer.json", "vocab.txt"
+CONFIG_FILE = "tokenizer_config.json"
 # BERT's special tokens -> fairseq's symbols.
 SYMBOLS = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": MASK}
 _CONTINUES = "##"  # prefix of tokens that continue a word
 _UNKNOWN = SYMBOLS["[UNK]"]
 _LONGEST_WORD = 100  # characters; BERT reads longer words as [UNK]
-
-
-def holds_tokenizer(folder: Path) -> bool:
-    """Return whether a folder holds a Hugging Face tokenizer."""
-    names = (TOKENIZER_FILE, VOCABULARY_FILE)
-    return any((folder / name).is_file() for name in names)
 
 
 def dictionary_symbols(vocabulary: Mapping[str, int]) -> list[str]:
@@ -96,22 +87,22 @@ class WordPieceTokenizer:
         else:
             path = folder / VOCABULARY_FILE
             content = _from_vocabulary(path, folder / CONFIG_FILE)
-        found = cls(folder, _without_specials(path, content))
+        tokenizer = cls(folder, _without_special_tokens(path, content))
         try:
-            _ = found._tokenizer
+            _ = tokenizer._tokenizer
         except Exception as error:  # the library raises plain Exception
             raise DataError(f"{path} is not a valid tokenizer: {error}") from error
         try:
-            dictionary_symbols(found.vocabulary)
+            dictionary_symbols(tokenizer.vocabulary)
         except DataError as error:
             raise DataError(f"{path}: {error}") from error
-        return found
+        return tokenizer
 
     @property
     def vocabulary(self) -> dict[str, int]:
         """Index of each token in the published model."""
-        found: dict[str, int] = self.content["model"]["vocab"]
-        return found
+        vocabulary: dict[str, int] = self.content["model"]["vocab"]
+        return vocabulary
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -130,15 +121,15 @@ class WordPieceTokenizer:
         return dictionary
 
     @cached_property
-    def _numbers(self) -> list[int]:
+    def _indices(self) -> list[int]:
         """Dictionary index of each vocabulary index; special tokens in text become <unk>."""
-        numbers = [0] * len(self.vocabulary)
-        for token, number in self.vocabulary.items():
-            numbers[number] = self.dictionary.index(_UNKNOWN if token in SYMBOLS else token)
-        return numbers
+        indices = [0] * len(self.vocabulary)
+        for token, i in self.vocabulary.items():
+            indices[i] = self.dictionary.index(_UNKNOWN if token in SYMBOLS else token)
+        return indices
 
     def tokenize(self, line: str) -> list[str]:
-        """Split a line into dictionary entries; its text never gives special symbols."""
+        """Split a line into dictionary entries; special tokens in its text become <unk>."""
         tokens = self._tokenizer.encode(line, add_special_tokens=False).tokens
         return [_UNKNOWN if token in SYMBOLS else token for token in tokens]
 
@@ -147,11 +138,14 @@ class WordPieceTokenizer:
 
         A token's span includes accents that the tokenizer strips from its last letter.
         """
-        found = self._tokenizer.encode(text, add_special_tokens=False)
-        starts, ends = zip(*found.offsets, strict=True) if found.offsets else ((), ())
-        limits = (*starts[1:], len(text)) if starts else ()
-        behind = [_skip_marks(text, *pair) for pair in zip(ends, limits, strict=True)]
-        return EncodedText([self._numbers[i] for i in found.ids], [*starts], behind)
+        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        starts = [start for start, _ in encoded.offsets]
+        limits = [*starts, len(text)][1:]  # of the marks after each token
+        ends = [
+            _skip_marks(text, end, limit)
+            for (_, end), limit in zip(encoded.offsets, limits, strict=True)
+        ]
+        return EncodedText([self._indices[i] for i in encoded.ids], starts, ends)
 
     def text_of(self, symbol: str) -> str | None:
         """Return the text of a dictionary entry; None for special symbols."""
@@ -160,12 +154,12 @@ class WordPieceTokenizer:
         is_inside = symbol.startswith(_CONTINUES) and symbol != _CONTINUES
         return symbol.removeprefix(_CONTINUES) if is_inside else f" {symbol}"
 
-    def _text(self) -> str:
+    def _json(self) -> str:
         return json.dumps(self.content, ensure_ascii=False)
 
     def sums(self) -> dict[str, str]:
         """Return the sha256 of tokenizer.json as `copy` writes it."""
-        return {TOKENIZER_FILE: hashlib.sha256(self._text().encode()).hexdigest()}
+        return {TOKENIZER_FILE: hashlib.sha256(self._json().encode()).hexdigest()}
 
     def fingerprint(self) -> str:
         """Return the sha256 of tokenizer.json, which determines all else."""
@@ -173,21 +167,24 @@ class WordPieceTokenizer:
 
     def copy(self, target: Path) -> None:
         """Write tokenizer.json and dict.txt into an existing folder."""
-        (target / TOKENIZER_FILE).write_text(self._text(), encoding="utf-8", newline="\n")
+        (target / TOKENIZER_FILE).write_text(self._json(), encoding="utf-8", newline="\n")
         self.dictionary.save(str(target / DICTIONARY_FILE))
 
 
 def _skip_marks(text: str, at: int, limit: int) -> int:
-    """Return the first index from `at` on without a combining mark."""
+    """Return the first index in at..limit without a combining mark; `limit` if there is none."""
     while at < limit and unicodedata.category(text[at]) == "Mn":
         at += 1
     return at
 
 
-def _without_specials(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tokenizer without truncation and padding.
+def _without_special_tokens(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of tokenizer.json without truncation, padding and special tokens.
 
-    What looks like a special token in text is then read as its characters.
+    A special token's spelling in a text, as [MASK], is then split like any other characters.
+
+    Raises:
+        DataError: another kind of tokenizer.
     """
     model = content.get("model")
     model = model if isinstance(model, dict) else {}
@@ -201,13 +198,8 @@ def _without_specials(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
         raise DataError(
             f"{path} must have continuing_subword_prefix {_CONTINUES!r}, but has {prefix!r}"
         )
-    off: dict[str, Any] = {
-        "truncation": None,
-        "padding": None,
-        "post_processor": None,
-        "added_tokens": [],
-    }
-    return {**content, **off}
+    none = {"truncation": None, "padding": None, "post_processor": None, "added_tokens": []}
+    return {**content, **none}
 
 
 def _from_vocabulary(path: Path, config: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.gpt2_bpe import (
     FILES,
-    encode_line,
+    Gpt2Tokenizer,
     learn_gpt2_bpe,
     load_encoder,
 )
@@ -31,6 +31,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def encoder(folder: Path):
     return load_encoder(folder)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder: Path) -> Gpt2Tokenizer:
+    return Gpt2Tokenizer.load(folder)
 
 
 @given(text=ANY_TEXT)
@@ -54,19 +59,19 @@ def test_any_text_can_be_learned_from(
     assert encoder.decode(encoder.encode(text)) == text
 
 
-def test_pieces_are_of_the_text_and_counted(folder: Path, encoder) -> None:
-    pieces = [encoder.decoder[int(word)] for word in encode_line(encoder, " q the cat\n")]
+def test_pieces_are_of_the_text_and_counted(folder: Path, encoder, tokenizer) -> None:
+    pieces = [encoder.decoder[int(word)] for word in tokenizer.tokenize(" q the cat\n")]
     assert pieces == ["q", "\u0120the", "\u0120cat"]  # the mark is GPT-2's for a space
     dictionary = Dictionary.load(str(folder / "dict.txt"))
     assert len(dictionary) % 8 == 0
     counts = {word: dictionary.count[dictionary.index(word)] for word in dictionary.symbols[4:]}
-    found = [word for line in TEXT for word in encode_line(encoder, line)]
+    found = [word for line in TEXT for word in tokenizer.tokenize(line)]
     assert {w: n for w, n in counts.items() if n} == {w: found.count(w) for w in set(found)}
     assert {str(i) for i in encoder.encoder.values()} <= counts.keys()
     assert sorted(counts.values(), reverse=True) == list(counts.values())
 
 
-def test_a_transformers_tokenizer_reads_the_same_pieces(folder: Path, encoder, tmp_path) -> None:
+def test_a_transformers_tokenizer_reads_the_same_pieces(folder: Path, tokenizer) -> None:
     """The format is GPT-2's: an independent reader of it splits in the same way."""
     tokenizers = pytest.importorskip("tokenizers")
     merges = [
@@ -76,7 +81,7 @@ def test_a_transformers_tokenizer_reads_the_same_pieces(folder: Path, encoder, t
     theirs = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
     theirs.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     for text in (*TEXT, "Ünïcode ẞ 日本語  two  spaces\tand\ttabs"):
-        assert theirs.encode(text.strip()).ids == [int(w) for w in encode_line(encoder, text)]
+        assert theirs.encode(text.strip()).ids == [int(w) for w in tokenizer.tokenize(text)]
 
 
 @pytest.mark.parametrize("merges", [0, -1])
