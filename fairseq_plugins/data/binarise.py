@@ -15,9 +15,10 @@ from fairseq_plugins.data.unigram import unigram_perplexity
 
 
 def preprocess(work: Path, arguments: Sequence[str], workers: int) -> list[str]:
-    """Run fairseq-preprocess in `work`; an error contains its output.
+    """Run fairseq-preprocess in `work`, and return the command as data.json records it.
 
-    Returns the command as data.json records it.
+    Raises:
+        CalledProcessError: with the output of the command.
     """
     report(f"running fairseq-preprocess with {workers} workers")
     words = ["-m", "fairseq_cli.preprocess", *arguments]
@@ -87,7 +88,10 @@ def binarise(
     if dictionary_size not in (None, size):
         raise DataError(f"dictionary: expected {dictionary_size} symbols, found {size}")
     return built, {
-        "raw": {s: describe_raw(raw[s]) for s in SPLITS},
+        "raw": {
+            s: {name: getattr(raw[s], name) for name in ("lines", "words", "bytes", "sha256")}
+            for s in SPLITS
+        },
         "splits": {s: describe(text[s], words) for s in SPLITS},
         "dictionary_size": size,
         "floors": _baselines(text, words),
@@ -99,14 +103,8 @@ def _baselines(
     text: Mapping[str, MeasuredText], words: set[str]
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Return trivial baselines by split, predictor and metric."""
-    found = {s: unigram_perplexity(text["train"], text[s], words) for s in SPLITS if s != "train"}
-    return {s: {"unigram": {"ppl": round(v, 4)}} for s, v in found.items() if v is not None}
-
-
-def describe_raw(found: MeasuredText) -> dict[str, Any]:
-    """Describe a split's raw text for data.json."""
-    sizes = {"lines": found.lines, "words": found.words, "bytes": found.bytes}
-    return {**sizes, "sha256": found.sha256}
+    ppl = {s: unigram_perplexity(text["train"], text[s], words) for s in SPLITS if s != "train"}
+    return {s: {"unigram": {"ppl": round(v, 4)}} for s, v in ppl.items() if v is not None}
 
 
 def describe(found: MeasuredText, known: set[str]) -> dict[str, Any]:
@@ -128,8 +126,8 @@ def split_into_subwords(
 ) -> dict[str, MeasuredText]:
     """Learn a byte-pair encoding on the training split and apply it to every split.
 
-    <unk> in published text stays one token. The codes are left in work/codes. The text must have no
-    carriage returns.
+    <unk> in published text stays one token. The text must have no carriage returns. The codes are
+    written to work/codes.
     """
     from subword_nmt.apply_bpe import BPE
 
@@ -139,9 +137,9 @@ def split_into_subwords(
     with (work / "codes").open(encoding="utf-8", newline="\n") as codes:
         bpe = BPE(codes, glossaries=["<unk>"])
     (work / "pieces").mkdir()
-    pieces = {}
+    subwords = {}
     for split, words in found.items():
         with words.path.open(encoding="utf-8", newline="\n") as text:
             lines = (bpe.process_line(line).encode() for line in text)
-            pieces[split] = copy_and_measure(lines, work / "pieces" / f"{split}.txt")
-    return pieces
+            subwords[split] = copy_and_measure(lines, work / "pieces" / f"{split}.txt")
+    return subwords

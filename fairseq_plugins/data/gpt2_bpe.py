@@ -85,8 +85,8 @@ class Gpt2Tokenizer:
 
     def text_of(self, symbol: str) -> str | None:
         """Return the text of a dictionary entry; None if it is not a subword's id."""
-        is_piece = symbol.isdecimal() and int(symbol) in self.encoder.decoder
-        return str(self.encoder.decode([int(symbol)])) if is_piece else None
+        is_subword = symbol.isdecimal() and int(symbol) in self.encoder.decoder
+        return str(self.encoder.decode([int(symbol)])) if is_subword else None
 
     def sums(self) -> dict[str, str]:
         """Return the sha256 of each file."""
@@ -116,9 +116,9 @@ def load_encoder(folder: Path) -> "Encoder":
             f"{typed_command('scripts/prepare_gpt2_bpe.sh')} makes it; data prepared with a "
             "learned tokenizer has it in bpe/"
         )
-    pieces = _read_pieces(folder / ENCODER_FILE)
-    _check_merges(folder / MERGES_FILE, pieces)
-    _check_dictionary(folder / DICTIONARY_FILE, pieces)
+    vocabulary = _read_vocabulary(folder / ENCODER_FILE)
+    _check_merges(folder / MERGES_FILE, vocabulary)
+    _check_dictionary(folder / DICTIONARY_FILE, vocabulary)
     return get_encoder(str(folder / ENCODER_FILE), str(folder / MERGES_FILE))
 
 
@@ -147,11 +147,11 @@ def learn_gpt2_bpe(lines: Iterable[str], merges: int, folder: Path) -> int:
     learned = _learn_merges(words, merges)
     symbols = [*bytes_to_unicode().values(), *("".join(pair) for pair in learned)]
     # Two merges may give the same subword, which has one id.
-    pieces = {piece: i for i, piece in enumerate(dict.fromkeys([*symbols, END_OF_TEXT]))}
-    (folder / ENCODER_FILE).write_text(json.dumps(pieces), encoding="ascii")
+    vocabulary = {subword: i for i, subword in enumerate(dict.fromkeys([*symbols, END_OF_TEXT]))}
+    (folder / ENCODER_FILE).write_text(json.dumps(vocabulary), encoding="ascii")
     content = "\n".join([_VERSION, *(" ".join(pair) for pair in learned)]) + "\n"
     (folder / MERGES_FILE).write_text(content, encoding="utf-8", newline="\n")
-    _dictionary(words, Encoder(pieces, learned)).save(str(folder / DICTIONARY_FILE))
+    _dictionary(words, Encoder(vocabulary, learned)).save(str(folder / DICTIONARY_FILE))
     return len(learned)
 
 
@@ -184,33 +184,33 @@ def _dictionary(words: Counter[str], encoder: "Encoder") -> "Dictionary":
 
     counts = Counter(dict.fromkeys(encoder.encoder.values(), 0))
     for word, count in words.items():
-        for piece in encoder.bpe(word).split(" "):
-            counts[encoder.encoder[piece]] += count
+        for subword in encoder.bpe(word).split(" "):
+            counts[encoder.encoder[subword]] += count
     dictionary = Dictionary()
-    for piece_id, count in counts.items():
-        dictionary.add_symbol(str(piece_id), n=count)
+    for symbol, count in counts.items():
+        dictionary.add_symbol(str(symbol), n=count)
     dictionary.finalize(padding_factor=_PADDING_FACTOR)
     return dictionary
 
 
-def _read_pieces(path: Path) -> dict[str, int]:
+def _read_vocabulary(path: Path) -> dict[str, int]:
     from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 
     try:
-        pieces: Any = json.loads(path.read_text(encoding="utf-8"))
+        vocabulary: Any = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is damaged: {error}") from error
-    if not isinstance(pieces, dict) or not all(type(i) is int for i in pieces.values()):
+    if not isinstance(vocabulary, dict) or not all(type(i) is int for i in vocabulary.values()):
         raise DataError(f"{path} is damaged: it must be an object with an id for each subword")
-    absent = [symbol for symbol in bytes_to_unicode().values() if symbol not in pieces]
+    absent = [symbol for symbol in bytes_to_unicode().values() if symbol not in vocabulary]
     if absent:
         raise DataError(f"{path} is damaged: {len(absent)} of the 256 bytes have no id")
-    if len(set(pieces.values())) != len(pieces):
+    if len(set(vocabulary.values())) != len(vocabulary):
         raise DataError(f"{path} is damaged: two subwords have the same id")
-    return pieces
+    return vocabulary
 
 
-def _check_merges(path: Path, pieces: dict[str, int]) -> None:
+def _check_merges(path: Path, vocabulary: dict[str, int]) -> None:
     version, *merges = read_lines(path)
     if not version.startswith("#version") or not path.read_bytes().endswith(b"\n"):
         raise DataError(
@@ -218,16 +218,16 @@ def _check_merges(path: Path, pieces: dict[str, int]) -> None:
         )
     for number, line in enumerate(merges, start=2):
         pair = line.split()
-        if len(pair) != 2 or not {*pair, "".join(pair)} <= pieces.keys():
+        if len(pair) != 2 or not {*pair, "".join(pair)} <= vocabulary.keys():
             raise DataError(
                 f"{path}, line {number}: must merge two subwords of {ENCODER_FILE} into another "
                 f"one, but is {line!r}"
             )
 
 
-def _check_dictionary(path: Path, pieces: dict[str, int]) -> None:
+def _check_dictionary(path: Path, vocabulary: dict[str, int]) -> None:
     words = {line.rpartition(" ")[0] for line in read_lines(path)}
-    absent = sorted(i for i in pieces.values() if str(i) not in words)
+    absent = sorted(i for i in vocabulary.values() if str(i) not in words)
     if absent:
         raise DataError(
             f"{path} lacks {len(absent)} of the ids in {ENCODER_FILE}, the first is {absent[0]}"

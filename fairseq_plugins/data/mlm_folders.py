@@ -33,20 +33,26 @@ def make_mlm_folder(
     origin: Mapping[str, Any],
     workers: int,
     *,
-    pieces: Path | None = None,
+    tokenizer: Path | None = None,
     merges: int | None = None,
     dictionary_size: int | None = None,
 ) -> None:
     """Build a data folder unless the same request has built it before.
 
-    about: identity of the text, and origin: its source, both for data.json. gather: function that
-    writes the text of every split into a folder and measures it. pieces: tokenizer folder; None to
-    learn `merges` merges from the training text. dictionary_size: expected size, if known.
+    Args:
+        output: folder to build.
+        about: identity of the text, for data.json.
+        gather: function that writes the text of every split into a folder and measures it.
+        origin: source of the text, for data.json.
+        workers: number of processes.
+        tokenizer: tokenizer folder; None to learn one from the training text.
+        merges: number of merges to learn.
+        dictionary_size: expected size of the dictionary, if known.
 
     Raises:
         DataError: anything missing or damaged; nothing is then written.
     """
-    given = load_tokenizer(pieces) if pieces else None
+    given = load_tokenizer(tokenizer) if tokenizer else None
     check_at_least(1, workers=workers)
     if given is None:
         check_at_least(1, merges=0 if merges is None else merges)
@@ -62,29 +68,28 @@ def make_mlm_folder(
     with build_folders(Folder(output, request, files)) as (work, wanted):
         for folder in wanted:
             (work / "raw").mkdir()
-            found = gather(work / "raw")
+            raw = gather(work / "raw")
             for split in SPLITS:
-                if not found[split].words:
+                if not raw[split].words:
                     raise DataError(f"the {split} split has no text")
             (work / BPE_FOLDER).mkdir()
             if given:
                 given.copy(work / BPE_FOLDER)
             elif merges is not None:
-                _learn(merges, found["train"].path, work / BPE_FOLDER)
-            encoded = _encode(work, found, workers)
-            dictionary = f"{BPE_FOLDER}/{DICTIONARY_FILE}"
-            built, facts = binarise(
+                _learn(merges, raw["train"].path, work / BPE_FOLDER)
+            encoded = _encode(work, raw, workers)
+            built, entries = binarise(
                 work,
-                found,
+                raw,
                 encoded,
                 workers,
-                dictionary=dictionary,
+                dictionary=f"{BPE_FOLDER}/{DICTIONARY_FILE}",
                 dictionary_size=dictionary_size,
             )
             (work / BPE_FOLDER).rename(built / BPE_FOLDER)
             counts = ", ".join(f"{s} {encoded[s].words:,}" for s in SPLITS)
-            summary = f"dictionary of {facts['dictionary_size']} symbols; subwords: {counts}"
-            folder.finish(built, origin, facts, summary)
+            summary = f"dictionary of {entries['dictionary_size']} symbols; subwords: {counts}"
+            folder.finish(built, origin, entries, summary)
 
 
 def _learn(merges: int, text: Path, target: Path) -> None:
@@ -95,22 +100,22 @@ def _learn(merges: int, text: Path, target: Path) -> None:
         report(f"only {learned} merges: no further pair occurs twice")
 
 
-def line_encoder(pieces: Path) -> LineFunction:
+def line_encoder(folder: Path) -> LineFunction:
     """Return a function from a line of text to the line of its tokens."""
-    tokenizer = load_tokenizer(pieces)
+    tokenizer = load_tokenizer(folder)
     return lambda line: " ".join(tokenizer.tokenize(line))
 
 
-def _encode(work: Path, found: Mapping[str, MeasuredText], workers: int) -> dict[str, MeasuredText]:
+def _encode(work: Path, raw: Mapping[str, MeasuredText], workers: int) -> dict[str, MeasuredText]:
     """Tokenize all splits, keeping empty lines as fairseq's `--keep-empty`."""
-    report(f"encoding {sum(found[s].words for s in SPLITS):,} words with {workers} workers")
+    report(f"encoding {sum(raw[s].words for s in SPLITS):,} words with {workers} workers")
     (work / "pieces").mkdir()
     encoded = {}
     with parallel_map(functools.partial(line_encoder, work / BPE_FOLDER), workers) as encode:
         for split in SPLITS:
-            with found[split].path.open(encoding="utf-8", newline="\n") as lines:
+            with raw[split].path.open(encoding="utf-8", newline="\n") as lines:
                 shown = track(
-                    encode(lines), f"encoding {split}", unit="lines", total=found[split].lines
+                    encode(lines), f"encoding {split}", unit="lines", total=raw[split].lines
                 )
                 written = (line.encode() + b"\n" for line in shown)
                 encoded[split] = copy_and_measure(written, work / "pieces" / f"{split}.bpe")

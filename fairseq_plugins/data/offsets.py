@@ -37,26 +37,26 @@ def encode_with_offsets(encoder: Any, text: str) -> EncodedText:
         encoder: fairseq's encoder of GPT-2's subwords.
         text: text that can be encoded in UTF-8.
     """
-    pieces = EncodedText([], [], [])
+    encoded = EncodedText([], [], [])
     for match in encoder.pat.finditer(text):
-        for piece, start, end in _pieces_of(encoder, match.group()):
-            pieces.ids.append(encoder.encoder[piece])
-            pieces.starts.append(match.start() + start)
-            pieces.ends.append(match.start() + end)
-    return pieces
+        for subword, start, end in _subwords_of(encoder, match.group()):
+            encoded.ids.append(encoder.encoder[subword])
+            encoded.starts.append(match.start() + start)
+            encoded.ends.append(match.start() + end)
+    return encoded
 
 
-def _pieces_of(encoder: Any, word: str) -> Iterator[tuple[str, int, int]]:
+def _subwords_of(encoder: Any, word: str) -> Iterator[tuple[str, int, int]]:
     """Yield the subwords of a word, with offsets from its first character."""
     # Index of the character of each byte.
     owners = [i for i, character in enumerate(word) for _ in character.encode()]
     space = encoder.byte_encoder[_SPACE]
     at = 0
     symbols = "".join(encoder.byte_encoder[byte] for byte in word.encode())
-    for piece in encoder.bpe(symbols).split(" "):
-        start, end = owners[at], owners[at + len(piece) - 1] + 1
-        at += len(piece)
+    for subword in encoder.bpe(symbols).split(" "):
+        start, end = owners[at], owners[at + len(subword) - 1] + 1
+        at += len(subword)
         # A space is the first byte of a word, or the word consists of spaces.
-        if len(piece) > 1 and piece[0] == space and not word.isspace():
+        if len(subword) > 1 and subword[0] == space and not word.isspace():
             start += 1
-        yield piece, start, end
+        yield subword, start, end

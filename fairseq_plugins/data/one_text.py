@@ -27,7 +27,7 @@ def prepare_one_text(text: Path, output: Path, *, merges: int, workers: int) -> 
     folder = output.with_name(f"{output.name}-text") / text.name.partition(".")[0]
     for split, lines in splits.items():
         write_bytes(folder / f"{split}.txt", b"".join(lines))
-    prepare_text(output, folder, chosen={}, pieces=None, merges=merges, workers=workers)
+    prepare_text(output, folder, chosen={}, tokenizer=None, merges=merges, workers=workers)
 
 
 def _first_lines(text: Path) -> list[bytes]:

@@ -17,7 +17,7 @@ from fairseq_plugins.data.binarise import (
     split_into_subwords,
     without_carriage_returns,
 )
-from fairseq_plugins.data.folders import SPLITS, Folder, build_folders, report
+from fairseq_plugins.data.folders import SPLITS, Folder, build_folders
 from fairseq_plugins.data.measure import MeasuredText
 from fairseq_plugins.data.options import (
     FEWEST_MERGES,
@@ -45,10 +45,16 @@ def prepare_published(
     workers: int = 1,
     mini_merges: int | None = None,
 ) -> None:
-    """Make `output`, and with `mini_merges` also `<output>-mini` with that many BPE merges.
+    """Make a data folder of words, and with `mini_merges` also one of subwords.
 
-    source: folder or zip with the raw files; None to download the zip from `url`, by default the
-    corpus's own, to `downloads` next to output, where it is kept.
+    Args:
+        corpus: the corpus.
+        output: folder to make; the second is `<output>-mini`.
+        source: folder or zip with the raw files; None to download the zip to `downloads` next to
+            ``output``, where it is kept.
+        url: address of the zip; the corpus's own by default.
+        workers: number of processes.
+        mini_merges: number of BPE merges of the second folder; None to make only the first.
 
     Raises:
         DataError: anything missing, damaged or different; nothing is then written.
@@ -69,7 +75,7 @@ def prepare_published(
             return
         raw = raw or RawSource(corpus.download(output.parent, url), corpus)
         (work / "raw").mkdir()
-        found = raw.unpack(work / "raw", report)
+        found = raw.unpack(work / "raw")
         for folder in wanted:
             merges = folder.request["merges"]
             size = corpus.dictionary_size if merges is None else None

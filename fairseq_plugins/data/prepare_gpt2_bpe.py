@@ -13,7 +13,7 @@ from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.options import check_folder
 
 
-def prepare_pieces(
+def prepare_tokenizer(
     output: Path,
     source: Path | None,
     url: str = PUBLISHED_URL,
@@ -24,7 +24,9 @@ def prepare_pieces(
     Raises DataError: a file is missing, damaged or not the published one; nothing is then written.
     """
     if source is not None:
-        _require_pieces(source)
+        check_folder(source)
+        if absent := missing_packed(source, FILES):
+            raise DataError(f"{source} does not hold {', '.join(absent)} ({PACKED})")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         files = {name: output / name for name in FILES}
         wrong = [n for n, path in files.items() if not path.is_file() or sha256(path) != sums[n]]
@@ -36,27 +38,21 @@ def prepare_pieces(
         report(f"{output} is already there; remove it to make it anew")
         return
     with staging_folder(output) as work:
-        built = work / "pieces"
+        built = work / "tokenizer"
         built.mkdir()
         for name in FILES:
             if source is None:
-                kept = output.parent / "downloads" / "gpt2_bpe" / name
-                content = download(f"{url}/{name}", kept, sums[name], report, "sha256").read_bytes()
+                path = output.parent / "downloads" / "gpt2_bpe" / name
+                content = download(f"{url}/{name}", path, sums[name], report, "sha256").read_bytes()
             else:
                 content = read_bytes(find_packed(source, name) or source / name)
-            found = hashlib.sha256(content).hexdigest()
-            if found != sums[name]:
+            digest = hashlib.sha256(content).hexdigest()
+            if digest != sums[name]:
                 raise DataError(
                     f"{name} in {source} is not the published file: sha256: "
-                    f"expected {sums[name]}, found {found}"
+                    f"expected {sums[name]}, found {digest}"
                 )
             (built / name).write_bytes(content)
         load_encoder(built)
         replace_folder(built, output)
     report(f"{output}: {', '.join(FILES)}")
-
-
-def _require_pieces(source: Path) -> None:
-    check_folder(source)
-    if absent := missing_packed(source, FILES):
-        raise DataError(f"{source} does not hold {', '.join(absent)} ({PACKED})")

@@ -27,7 +27,7 @@ from fairseq_plugins.data.options import (
     check_at_least,
 )
 from fairseq_plugins.data.plain_text import PlainText, find_files
-from fairseq_plugins.data.prepare_gpt2_bpe import prepare_pieces
+from fairseq_plugins.data.prepare_gpt2_bpe import prepare_tokenizer
 from fairseq_plugins.data.published import (
     WIKITEXT_103,
     WIKITEXT_103_RAW,
@@ -43,7 +43,7 @@ def prepare_text(
     source: Path,
     *,
     chosen: Mapping[str, Sequence[str]],
-    pieces: Path | None,
+    tokenizer: Path | None,
     merges: int | None,
     held_out: float = 1.0,
     evaluation_lines: int | None = None,
@@ -77,12 +77,12 @@ def prepare_text(
 
     # Only the folder's name: data.json is copied into results, which are shared.
     origin = {"from": source.resolve().name}
-    make_mlm_folder(output, about, gather, origin, workers, pieces=pieces, merges=merges)
+    make_mlm_folder(output, about, gather, origin, workers, tokenizer=tokenizer, merges=merges)
 
 
 def prepare_wikitext103(
     output: Path,
-    pieces: Path,
+    tokenizer: Path,
     *,
     source: Path | None,
     url: str | None,
@@ -90,11 +90,17 @@ def prepare_wikitext103(
     corpora: Sequence[PublishedCorpus] = (WIKITEXT_103_RAW, WIKITEXT_103),
     dictionary_size: int | None = PUBLISHED_DICTIONARY_SIZE,
 ) -> None:
-    """Make a data folder of WikiText-103 in the subwords of a tokenizer folder, `pieces`.
+    """Make a data folder of WikiText-103 in the subwords of a tokenizer folder.
 
-    source: folder or zip with the text; None to download it from `url`, by default the corpus's
-    own. corpora: the raw text, which is also the download, and the word-level text used if a
-    folder has no raw text. dictionary_size: expected size.
+    Args:
+        output: folder to make.
+        tokenizer: tokenizer folder.
+        source: folder or zip with the text; None to download it.
+        url: address of the download; the corpus's own by default.
+        workers: number of processes.
+        corpora: the raw text, which is also the download, and the word-level text that replaces it
+            if ``source`` has no raw text.
+        dictionary_size: expected size of the dictionary.
 
     Raises:
         DataError: anything missing, damaged or different; nothing is then written.
@@ -107,7 +113,7 @@ def prepare_wikitext103(
 
     def gather(target: Path) -> dict[str, MeasuredText]:
         location = source or corpus.download(output.parent, url)
-        return RawSource(location, corpus).unpack(target, report)
+        return RawSource(location, corpus).unpack(target)
 
     make_mlm_folder(
         output,
@@ -115,7 +121,7 @@ def prepare_wikitext103(
         gather,
         corpus.origin(source, url),
         workers,
-        pieces=pieces,
+        tokenizer=tokenizer,
         dictionary_size=dictionary_size,
     )
 
@@ -180,7 +186,7 @@ def _add_gpt2_bpe(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--url", default=PUBLISHED_URL, help=text)
 
 
-def _add_pieces(parser: Any, default: Path | None) -> None:
+def _add_tokenizer(parser: Any, default: Path | None) -> None:
     add_tokenizer(parser, "the tokenizer, or data/gpt2_bpe by default", default=default)
 
 
@@ -197,9 +203,9 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
         "does, all files are train's",
         required=True,
     )
-    pieces = parser.add_mutually_exclusive_group()
-    _add_pieces(pieces, default=None)
-    _add_merges(pieces)
+    subwords = parser.add_mutually_exclusive_group()
+    _add_tokenizer(subwords, default=None)
+    _add_merges(subwords)
     for split in SPLITS:
         text = f"files of {split} in DIR (default: by their names)"
         parser.add_argument(f"--{split}", nargs="+", default=(), metavar="NAME", help=text)
@@ -216,7 +222,7 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_wikitext(parser: argparse.ArgumentParser) -> None:
-    _add_pieces(parser, default=data_folder("gpt2_bpe"))
+    _add_tokenizer(parser, default=data_folder("gpt2_bpe"))
     where = parser.add_mutually_exclusive_group()
     text = "folder with wiki.{train,valid,test}.raw, or else .tokens, plain, .xz or .gz, or the zip"
     add_source(where, text)
@@ -226,7 +232,7 @@ def _add_wikitext(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     if args.command == "gpt2_bpe":
-        prepare_pieces(args.output, args.source, args.url)
+        prepare_tokenizer(args.output, args.source, args.url)
     elif args.command == "toy":
         prepare_toy(
             args.output,
@@ -241,7 +247,7 @@ def _run(args: argparse.Namespace) -> None:
             args.output,
             args.source,
             chosen={split: getattr(args, split) for split in SPLITS},
-            pieces=None if learned else args.bpe or data_folder("gpt2_bpe"),
+            tokenizer=None if learned else args.bpe or data_folder("gpt2_bpe"),
             merges=args.merges,
             held_out=args.held_out,
             evaluation_lines=args.evaluation_lines,

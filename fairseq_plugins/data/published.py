@@ -3,7 +3,7 @@
 A corpus is a value of `PublishedCorpus`, so adding one needs no code.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +37,14 @@ class ExpectedFile:
 class PublishedCorpus:
     """A corpus of `wiki.<split>.<suffix>` files, published as one zip.
 
-    zip_md5: None if none is published. dictionary_size: expected size, with fairseq's four special
-    symbols and padding to a multiple of 8; None if not fixed.
+    Attributes:
+        name: name of the corpus, and of the folder in the zip.
+        url: address of the zip.
+        zip_md5: its checksum; None if none is published.
+        dictionary_size: expected size, with fairseq's four special symbols and padding to a
+            multiple of 8; None if not fixed.
+        files: expected statistics by split.
+        suffix: ending of the file names.
     """
 
     name: str
@@ -125,13 +131,13 @@ WIKITEXT_103_RAW = PublishedCorpus(
 
 def check(found: MeasuredText, expected: ExpectedFile, name: str) -> None:
     """Raise DataError naming the file and every differing value."""
-    wrong = []
-    for fact in ("lines", "words", "bytes", "types", "sha256"):
-        wanted, got = getattr(expected, fact), getattr(found, fact)
-        if wanted is not None and wanted != got:
-            wrong.append(f"{fact}: expected {wanted}, found {got}")
-    if wrong:
-        raise DataError(f"{name} is not the published file: " + "; ".join(wrong))
+    differing = [
+        f"{fact}: expected {value}, found {getattr(found, fact)}"
+        for fact, value in vars(expected).items()
+        if value not in (None, getattr(found, fact))
+    ]
+    if differing:
+        raise DataError(f"{name} is not the published file: " + "; ".join(differing))
 
 
 class RawSource:
@@ -170,7 +176,7 @@ class RawSource:
         assert self._zip is not None
         return self._zip.open(place)
 
-    def unpack(self, target: Path, report: Callable[[str], None]) -> dict[str, MeasuredText]:
+    def unpack(self, target: Path) -> dict[str, MeasuredText]:
         """Write the checked raw files into an existing folder; return statistics by split."""
         self.require()
         found = {}

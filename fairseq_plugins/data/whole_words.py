@@ -60,12 +60,12 @@ class WordStartMask:
         return begins.to(torch.uint8)
 
 
-def word_start_mask(dictionary: "Dictionary", pieces: Path) -> WordStartMask:
+def word_start_mask(dictionary: "Dictionary", folder: Path) -> WordStartMask:
     """Make a mask of word starts for the dictionary of a tokenizer folder.
 
     Raises DataError: a file is missing or damaged, or the dictionary has other tokens.
     """
-    tokenizer = load_tokenizer(pieces)
+    tokenizer = load_tokenizer(folder)
     texts, foreign = [], []
     for i in range(len(dictionary)):
         symbol = dictionary[i]
@@ -76,7 +76,7 @@ def word_start_mask(dictionary: "Dictionary", pieces: Path) -> WordStartMask:
             foreign.append(symbol)
     if foreign:
         raise DataError(
-            f"the words of the dictionary must be tokens of {pieces} to mask whole words, but "
+            f"the words of the dictionary must be tokens of {folder} to mask whole words, but "
             f"{len(foreign)} are not, the first is {foreign[0]!r}"
         )
     return WordStartMask(texts)

@@ -171,7 +171,7 @@ def _prepare_text(args: argparse.Namespace, task: GlueTask, output: Path) -> Pat
     raw = output.with_name(f"{output.name}-raw")
     for split, found in split_lines(lines).items():
         write_bytes(raw / f"{split}.txt", b"".join(found))
-    prepare_text(output, raw, chosen={}, pieces=args.start.parent, merges=None, workers=_WORKERS)
+    prepare_text(output, raw, chosen={}, tokenizer=args.start.parent, merges=None, workers=_WORKERS)
     return output
 
 

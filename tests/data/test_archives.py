@@ -54,7 +54,7 @@ def test_wikitext(field, value, message, tmp_path):
     target = tmp_path / "target"
     target.mkdir()
     with pytest.raises(DataError, match=r"wiki\.train\.tokens in .*" + message):
-        RawSource(path, corpus).unpack(target, lambda text: None)
+        RawSource(path, corpus).unpack(target)
     assert not list(target.iterdir())
 
 

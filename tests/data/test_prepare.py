@@ -26,7 +26,7 @@ from fairseq_plugins.data.published import (
 )
 from fairseq_plugins.glue import prepare as prepare_glue
 from fairseq_plugins.translation import prepare as prepare_translation
-from tests.data.tiny import FEW, TEXT, left_in, quiet
+from tests.data.tiny import FEW, TEXT, left_in
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -56,7 +56,7 @@ def test_every_form_gives_the_same_files(form, raw, archive, corpus, tmp_path):
         source = archive.parent if form == "zip in folder" else archive
     target = tmp_path / "unpacked"
     target.mkdir()
-    found = RawSource(source, corpus).unpack(target, quiet)
+    found = RawSource(source, corpus).unpack(target)
     for split, text in TEXT.items():
         assert (target / f"wiki.{split}.tokens").read_bytes() == text.encode()
         assert found[split].words == len(text.split())
@@ -66,7 +66,7 @@ def test_every_form_gives_the_same_files(form, raw, archive, corpus, tmp_path):
 def test_a_zip_writes_nowhere_else(archive, corpus, tmp_path):
     target = tmp_path / "deep" / "unpacked"
     target.mkdir(parents=True)
-    RawSource(archive, corpus).unpack(target, quiet)
+    RawSource(archive, corpus).unpack(target)
     assert left_in(target) == sorted(f"wiki.{split}.tokens" for split in SPLITS)
     assert left_in(target.parent) == ["unpacked"]
     assert not Path("/tmp/absolute-escaped.txt").exists()
@@ -106,7 +106,7 @@ def test_a_shortened_file_is_told_by_its_counts(raw, corpus, tmp_path):
     corpus = replace(corpus, files=corpus.files | {"train": train})
     (raw / "wiki.train.tokens").write_text("the cat sat\n")
     with pytest.raises(DataError, match="lines: expected 60, found 1; words: expected 240, "):
-        RawSource(raw, corpus).unpack(tmp_path, quiet)
+        RawSource(raw, corpus).unpack(tmp_path)
 
 
 def test_articles_in_another_order_are_accepted(raw, corpus, tmp_path):
@@ -114,7 +114,7 @@ def test_articles_in_another_order_are_accepted(raw, corpus, tmp_path):
     corpus = replace(corpus, files=corpus.files | {"train": train})
     lines = TEXT["train"].splitlines(keepends=True)
     (raw / "wiki.train.tokens").write_text("".join(reversed(lines)))
-    found = RawSource(raw, corpus).unpack(tmp_path, quiet)
+    found = RawSource(raw, corpus).unpack(tmp_path)
     assert found["train"].types == 7
 
 
@@ -128,7 +128,7 @@ def test_damaged_files_are_named(damage, raw, corpus, tmp_path):
         path.with_name(path.name + ".xz").write_bytes(packed)
         path.unlink()
     with pytest.raises(DataError, match=r"wiki\.test\.tokens.* is damaged"):
-        RawSource(raw, corpus).unpack(tmp_path, quiet)
+        RawSource(raw, corpus).unpack(tmp_path)
 
 
 def test_a_file_that_is_no_zip(corpus, tmp_path):
@@ -265,7 +265,7 @@ def test_toy_folder_keeps_its_text_and_is_made_once(tmp_path, binarised):
 def test_pieces_join_to_the_text_again(raw, corpus, tmp_path):
     target = tmp_path / "work"
     target.mkdir()
-    found = RawSource(raw, corpus).unpack(target, quiet)
+    found = RawSource(raw, corpus).unpack(target)
     pieces = data_binarise.split_into_subwords(target, found, merges=16)
     for split, text in TEXT.items():
         written = pieces[split].path.read_text()

@@ -19,7 +19,7 @@ from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data import prepare_mlm
 from fairseq_plugins.data.folders import SPLITS
 from fairseq_plugins.data.gpt2_bpe import FILES, learn_gpt2_bpe
-from fairseq_plugins.data.prepare_gpt2_bpe import prepare_pieces
+from fairseq_plugins.data.prepare_gpt2_bpe import prepare_tokenizer
 from fairseq_plugins.data.published import ExpectedFile, PublishedCorpus
 from tests.preprocessing import preprocess_here
 
@@ -121,7 +121,7 @@ def left_in(folder: Path) -> list[str]:
 
 
 def prepared(output: Path, source: Path, **options: Any) -> dict[str, Any]:
-    given = {"chosen": {}, "pieces": None, "merges": 20, **options}
+    given = {"chosen": {}, "tokenizer": None, "merges": 20, **options}
     prepare_mlm.prepare_text(output, source, **given)
     return json.loads((output / "data.json").read_text())
 
@@ -137,7 +137,7 @@ def test_learned_pieces_are_kept_and_a_second_call_does_nothing(
     assert len(binarised) == 1
     assert prepared(tmp_path / "out", source, merges=10)["request"]["merges"] == 10
     again = tmp_path / "again"
-    reused = prepared(again, source, pieces=tmp_path / "out" / "bpe", merges=None)
+    reused = prepared(again, source, tokenizer=tmp_path / "out" / "bpe", merges=None)
     assert reused["splits"] == json.loads((tmp_path / "out/data.json").read_text())["splits"]
     (tmp_path / "out" / "bpe" / "vocab.bpe").unlink()
     prepared(tmp_path / "out", source, merges=10)
@@ -157,7 +157,7 @@ def test_workers_change_nothing(source: Path, binarised: list[Path], tmp_path: P
         ({"workers": 0}, "--workers must be at least 1, but is 0"),
         ({"held_out": 50.0}, "--held-out must be between 0 and 50 per cent, but is 50"),
         ({"evaluation_lines": 0}, "--evaluation-lines must be at least 1, but is 0"),
-        ({"pieces": Path("nowhere"), "merges": None}, "nowhere does not hold encoder.json"),
+        ({"tokenizer": Path("nowhere"), "merges": None}, "nowhere does not hold encoder.json"),
         ({"chosen": {"train": ["gone.txt"]}}, "--train: .* does not hold gone.txt"),
     ],
 )
@@ -206,7 +206,7 @@ def test_published_pieces(form: str, pieces: Path, sums: dict[str, str], tmp_pat
         else:
             (folder / name).write_bytes(content)
     for _ in range(2):
-        prepare_pieces(tmp_path / "out", folder, sums=sums)
+        prepare_tokenizer(tmp_path / "out", folder, sums=sums)
     assert left_in(tmp_path / "out") == sorted(FILES)
     assert left_in(tmp_path) == ["from", "out"]
 
@@ -215,22 +215,22 @@ def test_other_pieces_are_refused(pieces: Path, sums: dict[str, str], tmp_path: 
     folder = tmp_path / "from"
     folder.mkdir()
     with pytest.raises(DataError, match=r"does not hold encoder\.json, vocab\.bpe, dict\.txt"):
-        prepare_pieces(tmp_path / "out", folder, sums=sums)
+        prepare_tokenizer(tmp_path / "out", folder, sums=sums)
     for name in FILES:
         (folder / name).write_bytes((pieces / name).read_bytes())
     (folder / "dict.txt").write_text("0 1\n")
     wrong = f"dict.txt in .* is not the published file: sha256: expected {sums['dict.txt']}"
     with pytest.raises(DataError, match=wrong):
-        prepare_pieces(tmp_path / "out", folder, sums=sums)
+        prepare_tokenizer(tmp_path / "out", folder, sums=sums)
     (folder / "dict.txt").unlink()
     (folder / "dict.txt.xz").write_bytes(b"no")
     with pytest.raises(DataError, match=r"from/dict\.txt\.xz is damaged"):
-        prepare_pieces(tmp_path / "out", folder, sums=sums)
+        prepare_tokenizer(tmp_path / "out", folder, sums=sums)
     assert left_in(tmp_path) == ["from"]
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").touch()
     with pytest.raises(DataError, match=r"encoder\.json is not the published one"):
-        prepare_pieces(tmp_path / "out", pieces, sums=sums)
+        prepare_tokenizer(tmp_path / "out", pieces, sums=sums)
 
 
 # ---- WikiText-103
