@@ -37,7 +37,7 @@ class Codes:
 
     @classmethod
     def read(cls, path: Path) -> "Codes":
-        """Read a codes file of subword-nmt; raise DataError naming file and line if it is none."""
+        """Read a codes file of subword-nmt; raise DataError naming file and line if damaged."""
         from subword_nmt.apply_bpe import BPE
 
         lines = read_lines(path)

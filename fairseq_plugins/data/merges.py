@@ -56,7 +56,7 @@ def write_codes(path: Path, counts: Mapping[str, int], merges: int) -> None:
 
 
 def learn_merges(counts: Mapping[str, int], merges: int) -> Iterator[Pair]:
-    """Yield up to ``merges`` merges in order; fewer if no pair occurs `FEWEST` times.
+    """Yield up to ``merges`` merges in order, fewer if no further pair occurs `FEWEST` times.
 
     Args:
         counts: count of each word; `WORD_END` is appended to its last character.
@@ -78,7 +78,7 @@ def learn_merges(counts: Mapping[str, int], merges: int) -> Iterator[Pair]:
 class _Queue:
     """Priority queue of pairs by count, then by reverse alphabetical order.
 
-    Entries may be outdated; `first` takes the current counts.
+    Entries may be outdated; `first` skips those whose count has changed.
     """
 
     def __init__(self) -> None:
@@ -96,8 +96,8 @@ class _Queue:
         else:
             pairs.append(pair)
 
-    def first(self, now: Mapping[Pair, int]) -> Pair | None:
-        """Return the first pair with an up-to-date entry, without removing it."""
+    def first(self, counts: Mapping[Pair, int]) -> Pair | None:
+        """Return the first pair whose entry has its current count, without removing it."""
         while self._counts:
             count = -self._counts[0]
             pairs = self._pairs[count]
@@ -105,7 +105,7 @@ class _Queue:
                 pairs.sort()
                 self._sorted = count
             while pairs:
-                if now.get(pairs[-1]) == count:
+                if counts.get(pairs[-1]) == count:
                     return pairs[-1]
                 pairs.pop()
             heapq.heappop(self._counts)
@@ -196,8 +196,8 @@ class _Words:
             found = _find(first, second, old)
             new = self._replace(i, pair, found)
             self._symbols[i] = new
-            self._count(_beside(pair, old, found), i, -1, changed)
-            self._count(_beside_merged(merged, new), i, 1, changed)
+            self._count(_removed_pairs(pair, old, found), i, -1, changed)
+            self._count(_added_pairs(merged, new), i, 1, changed)
         counts = self.pairs.counts
         for other, change in changed.items():
             counts[other] = counts.get(other, 0) + change
@@ -238,25 +238,25 @@ def _find(first: str, second: str, symbols: Symbols) -> list[int]:
     return found
 
 
-def _beside(pair: Pair, old: Symbols, found: list[int]) -> list[Pair]:
+def _removed_pairs(pair: Pair, old: Symbols, found: list[int]) -> list[Pair]:
     """Return the pairs removed by a merge; one between two merged pairs counts once."""
-    gone: list[Pair] = []
+    removed: list[Pair] = []
     for i in found:
         if i:
-            gone.append((old[i - 1], old[i]))
+            removed.append((old[i - 1], old[i]))
         if i < len(old) - 2 and old[i + 2 : i + 4] != pair:
-            gone.append((old[i + 1], old[i + 2]))
-    return gone
+            removed.append((old[i + 1], old[i + 2]))
+    return removed
 
 
-def _beside_merged(merged: str, new: Symbols) -> list[Pair]:
+def _added_pairs(merged: str, new: Symbols) -> list[Pair]:
     """Return the pairs added by a merge; one of two merged symbols counts once."""
-    come: list[Pair] = []
+    added: list[Pair] = []
     last = len(new) - 1
     for i, symbol in enumerate(new):
         if symbol == merged:
             if i:
-                come.append((new[i - 1], symbol))
+                added.append((new[i - 1], symbol))
             if i < last and new[i + 1] != merged:
-                come.append((symbol, new[i + 1]))
-    return come
+                added.append((symbol, new[i + 1]))
+    return added

@@ -34,7 +34,7 @@ def _first_lines(text: Path) -> list[bytes]:
     lines, size = [], 0
     for line in read_lines(text):
         if size + len(line) > MOST_BYTES:
-            report(f"{text.name} is long: its first {size / 1e6:.1f} MB are used")
+            report(f"{text.name} is long: only its first {size / 1e6:.1f} MB are used")
             break
         lines.append(line)
         size += len(line)
@@ -48,15 +48,13 @@ def split_lines(lines: list[bytes]) -> dict[str, list[bytes]]:
 
     Raises DataError: a split would have no text.
     """
-    total, seen = sum(map(len, lines)), 0
-    found: dict[str, list[bytes]] = {"train": [], "valid": [], "test": []}
+    total, start = sum(map(len, lines)), 0
+    splits: dict[str, list[bytes]] = {"train": [], "valid": [], "test": []}
+    last_parts = {SHARE - 2: "valid", SHARE - 1: "test"}
     for line in lines:
-        part = seen * SHARE // total  # by where the line begins
-        found["test" if part == SHARE - 1 else "valid" if part == SHARE - 2 else "train"].append(
-            line
-        )
-        seen += len(line)
-    for split, own in found.items():
-        if not b"".join(own).strip():
+        splits[last_parts.get(start * SHARE // total, "train")].append(line)
+        start += len(line)
+    for split, part in splits.items():
+        if not b"".join(part).strip():
             raise DataError(f"--text must have more lines: none is left for {split}")
-    return found
+    return splits

@@ -18,8 +18,7 @@ SUFFIXES = (".txt", ".txt.xz")
 _SPLIT_WORDS = {"train": {"train"}, "valid": {"valid", "dev"}, "test": {"test"}}
 
 
-# Function from lines to pairs (document number, line).
-Numbering = Callable[[Iterable[bytes]], Iterator[tuple[int, bytes]]]
+Numbering = Callable[[Iterable[bytes]], Iterator[tuple[int, bytes]]]  # document number, line
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
@@ -44,8 +43,10 @@ def read_lines(path: Path) -> Iterator[bytes]:
 class PlainText:
     """Splits of plain text; valid or test without files get the last documents of train.
 
-    held_out: percentage of train's documents for such a split, at least one document.
-    evaluation_lines: lines of each document that valid and test keep; None for all.
+    Attributes:
+        files: files by split.
+        held_out: percentage of train's documents for a split without files, at least one document.
+        evaluation_lines: number of lines of each document that valid and test keep; None for all.
     """
 
     files: Mapping[str, Sequence[Path]]
@@ -57,23 +58,23 @@ class PlainText:
 
         Raises DataError: train has too few documents to hold some out.
         """
-        lacking = [split for split in SPLITS if not self.files[split]]
-        number: Numbering = _numbered
-        taken: dict[str, tuple[int, int]] = {}
-        if lacking:
-            count, what = self._count(number), "documents"
-            if count <= len(lacking):  # as of a novel without empty lines
-                number, what = _numbered_by_line, "lines"
+        missing = [split for split in SPLITS if not self.files[split]]
+        number: Numbering = _number_documents
+        ranges: dict[str, tuple[int, int]] = {}
+        if missing:
+            count, noun = self._count(number), "documents"
+            if count <= len(missing):  # as in a novel without empty lines
+                number, noun = _number_lines, "lines"
                 count = self._count(number)
-            taken = self._held_out_ranges(lacking, count, what)
-        return {split: self._lines_of(split, taken.get(split), number) for split in SPLITS}
+            ranges = self._held_out_ranges(missing, count, noun)
+        return {split: self._lines_of(split, ranges.get(split), number) for split in SPLITS}
 
     def _lines_of(
-        self, split: str, taken: tuple[int, int] | None, number: Numbering
+        self, split: str, limits: tuple[int, int] | None, number: Numbering
     ) -> Iterator[bytes]:
         documents = number(_joined(self.files[split] or self.files["train"]))
-        if taken is not None:
-            first, last = taken
+        if limits is not None:
+            first, last = limits
             documents = ((n, line) for n, line in documents if first <= n < last)
         if split != "train" and self.evaluation_lines is not None:
             documents = _first_lines(documents, self.evaluation_lines)
@@ -83,21 +84,21 @@ class PlainText:
         return 1 + max((n for n, _ in number(_joined(self.files["train"]))), default=-1)
 
     def _held_out_ranges(
-        self, lacking: Sequence[str], count: int, what: str
+        self, missing: Sequence[str], count: int, noun: str
     ) -> dict[str, tuple[int, int]]:
         """Return the document range [first, last) of train and of each missing split."""
         share = max(1, int(count * self.held_out / 100))
-        last = count - share * len(lacking)
+        last = count - share * len(missing)
         if last < 1:
             raise DataError(
-                f"no file is named for {' and '.join(lacking)}, and train has too few {what} "
+                f"no file is named for {' and '.join(missing)}, and train has too few {noun} "
                 f"to hold out {share} for each: {count}"
             )
-        taken = {"train": (0, last)}
-        for split in lacking:
-            taken[split] = (last, last + share)
+        ranges = {"train": (0, last)}
+        for split in missing:
+            ranges[split] = (last, last + share)
             last += share
-        return taken
+        return ranges
 
 
 def _joined(files: Sequence[Path]) -> Iterator[bytes]:
@@ -111,7 +112,7 @@ def _is_blank(line: bytes) -> bool:
     return not line.decode().strip()
 
 
-def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+def _number_documents(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     """Number lines by document; empty lines belong to the preceding document."""
     number, ended = 0, False
     for line in lines:
@@ -122,7 +123,7 @@ def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         yield number, line
 
 
-def _numbered_by_line(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+def _number_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     """Number lines as documents of their own; empty lines belong to the preceding one."""
     number = -1
     for line in lines:
@@ -148,8 +149,8 @@ def find_files(
 
     Args:
         folder: folder with text files.
-        chosen: names of files by split. Other splits are recognised by words in file names
-            (novels.valid.txt, train-2.txt.xz); if no name has one, all files are train's.
+        chosen: names of files by split. Files of other splits are recognised by words in their
+            names (novels.valid.txt, train-2.txt.xz); if no name has one, all files are train's.
 
     Raises:
         DataError: missing folder or file, or no text at all.

@@ -17,7 +17,7 @@ class RawText:
         words: words plus line ends, which a word-level model predicts too.
         bytes: bytes in UTF-8, with line feeds.
         unknown: words or subwords that are <unk> in the data.
-        why: what the folder lacks; empty if nothing.
+        why: reason why a size is missing; empty if none is.
     """
 
     words: int | None = None
@@ -27,9 +27,15 @@ class RawText:
 
 
 def read_raw_text(folder: Path, split: str, tokens: int) -> RawText:
-    """Read the size of a split's raw text from data.json, if that belongs to its number of tokens.
+    """Read the size of a split's raw text from data.json.
 
-    Raises DataError for a damaged data.json.
+    Args:
+        folder: data folder.
+        split: name of the split.
+        tokens: number of tokens in the binarised split, which data.json must record too.
+
+    Raises:
+        DataError: data.json is damaged.
     """
     path = folder / "data.json"
     if not path.is_file():
@@ -43,12 +49,12 @@ def read_raw_text(folder: Path, split: str, tokens: int) -> RawText:
         raise DataError(f"{path} is damaged: {error}") from error
 
 
-def _read(raw: Mapping[str, Any], made: Mapping[str, Any], tokens: int) -> RawText:
-    expected = made["words"] + made["lines"]
+def _read(raw: Mapping[str, Any], data: Mapping[str, Any], tokens: int) -> RawText:
+    expected = data["words"] + data["lines"]
     if expected != tokens:
         return RawText(why=f"its data.json has {expected} tokens, but the split has {tokens}")
     size = raw.get("bytes")
-    if size is None and raw["sha256"] == made["sha256"]:  # whole words: the text is the data
-        size = made["bytes"]
+    if size is None and raw["sha256"] == data["sha256"]:  # whole words: the text is the data
+        size = data["bytes"]
     why = "" if size is not None else "its data.json is too old to record the bytes of the text"
-    return RawText(raw["words"] + made["lines"], size, made["unknown_words"], why)
+    return RawText(raw["words"] + data["lines"], size, data["unknown_words"], why)

@@ -1,5 +1,6 @@
 """Unigram baseline: perplexity of a text under word frequencies."""
 
+from collections import Counter
 from collections.abc import Collection
 
 from fairseq_plugins.data.measure import MeasuredText
@@ -23,21 +24,19 @@ def unigram_perplexity(
     Returns:
         Perplexity per word and line end; None for an empty text.
     """
-    seen, asked = _counts(train, known), _counts(text, known)
-    words = {*known, UNKNOWN, END}
-    total = sum(seen.values()) + len(words)
-    if not asked or not sum(asked.values()):
+    train_counts, text_counts = _counts(train, known), _counts(text, known)
+    total = train_counts.total() + len({*known, UNKNOWN, END})
+    if not text_counts.total():
         return None
-    import numpy as np  # which --help of what prepares must not load
+    import numpy as np  # here, since the --help of data commands must not load it
 
-    counts = np.array(list(asked.values()), dtype=float)
-    logs = np.log([(seen.get(word, 0) + 1) / total for word in asked])
+    counts = np.array(list(text_counts.values()), dtype=float)
+    logs = np.log([(train_counts[word] + 1) / total for word in text_counts])
     return float(np.exp(-np.average(logs, weights=counts)))
 
 
-def _counts(text: MeasuredText, known: Collection[str]) -> dict[str, int]:
-    found: dict[str, int] = {END: text.lines} if text.lines else {}
+def _counts(text: MeasuredText, known: Collection[str]) -> Counter[str]:
+    counts = Counter({END: text.lines} if text.lines else {})
     for word, count in text.word_counts.items():
-        name = word if word in known else UNKNOWN
-        found[name] = found.get(name, 0) + count
-    return found
+        counts[word if word in known else UNKNOWN] += count
+    return counts
