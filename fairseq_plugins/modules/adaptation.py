@@ -75,15 +75,15 @@ class Adaptation:
             model[_LONGEST[model["_name"]]] = max(length, trained_length)
         if not self.encoding:
             return
-        words = parse_options(self.options)
+        options = parse_options(self.options)
         factor = max(1.0, length / trained_length)
         parts = expand_name(self.encoding)
         for part in parts:
             key = STRETCH if len(parts) == 1 else f"{part}.{STRETCH}"
-            if STRETCH in get_entry(part).options and not {key, f"{part}.{STRETCH}"} & {*words}:
-                words[key] = str(factor)
+            if STRETCH in get_entry(part).options and not {key, f"{part}.{STRETCH}"} & {*options}:
+                options[key] = str(factor)
         model["position_encoding"] = self.encoding
-        model["position_encoding_options"] = " ".join(f"{k}={v}" for k, v in words.items())
+        model["position_encoding_options"] = " ".join(f"{k}={v}" for k, v in options.items())
 
     def build(self, path: Path, state: dict[str, Any]) -> Any:
         """Build the model of a checkpoint for evaluation, with the overrides that `apply` wrote.
@@ -106,15 +106,15 @@ class Adaptation:
             raise OptionError(reason) from error
 
 
-def _build_grown(path: Path, config: Any, how: str) -> Any:
+def _build_grown(path: Path, config: Any, method: str) -> Any:
     """Build the model as training with `init_from` would initialise it."""
     name = config.model["_name"]
     options = OmegaConf.create(OmegaConf.to_container(config.model, resolve=True))
-    options.init_from, options.grow_table = str(path), how
+    options.init_from, options.grow_table = str(path), method
     task = tasks.setup_task(config.task, from_checkpoint=True)
     model = task.build_model(options, from_checkpoint=True)
-    place = f"{STACKS[name]}{OUR_TABLE}".rpartition(".")[0]
-    if not isinstance(dict(model.named_modules()).get(place), Learned):
+    encoding = f"{STACKS[name]}{OUR_TABLE}".rpartition(".")[0]
+    if not isinstance(dict(model.named_modules()).get(encoding), Learned):
         raise OptionError(f"--grow-table needs a learned table, but {path} has none")
     return model.eval()
 

@@ -37,9 +37,9 @@ def check_numbers(config: Any, model: str) -> None:
         if value == 0 and option.default is None:  # 0 means unset
             continue
         if not (math.isfinite(value) and lowest <= value <= highest):
-            raise OptionError(
-                f"`{option.name}` must be {_words(lowest, highest)}, but is {value} instead."
-            )
+            finite = lowest == -math.inf
+            bounds = "a finite number" if finite else f"from {lowest} to {highest}"
+            raise OptionError(f"`{option.name}` must be {bounds}, but is {value} instead.")
 
 
 def _bounds(name: str) -> tuple[float, float]:
@@ -48,7 +48,3 @@ def _bounds(name: str) -> tuple[float, float]:
     if name.endswith(_COUNTS) and name not in _LAYERS:
         return 0, _LARGEST
     return (1, _LARGEST) if name in _LAYERS or name.endswith(_SIZES) else (-math.inf, math.inf)
-
-
-def _words(lowest: float, highest: float) -> str:
-    return "a finite number" if lowest == -math.inf else f"from {lowest} to {highest}"

@@ -1,8 +1,8 @@
 """Checks that the weights of a checkpoint match its own options.
 
 The model is built from the options on PyTorch's device ``meta``, without memory for weights, and
-its weights are compared by name and shape. Numbers are range-checked before, since a huge one would
-keep the build busy for ever.
+its weights are compared by name and shape. Numbers are range-checked first, since a huge one would
+make the build endless.
 """
 
 import logging
@@ -94,11 +94,11 @@ def require_fit(path: Path, checkpoint: Mapping[str, Any]) -> None:
     require_valid_numbers(path, checkpoint)
     config, weights = checkpoint["cfg"], checkpoint["model"]
     _require_layers(path, config["model"], weights)
-    own, given = _expected(path, config, weights)
+    expected, saved = _built_and_saved_weights(path, config, weights)
     wrong = [
-        f"{name} is {shape_of(given, name)} where the model has {shape_of(own, name)}"
-        for name in sorted({*own, *given})
-        if shape_of(own, name) != shape_of(given, name)
+        f"{name} is {shape_of(saved, name)} where the model has {shape_of(expected, name)}"
+        for name in sorted({*expected, *saved})
+        if shape_of(expected, name) != shape_of(saved, name)
     ]
     if wrong:
         more = [f"and {len(wrong) - _SHOWN} more"] if len(wrong) > _SHOWN else []
@@ -140,25 +140,25 @@ def _numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:
 def _require_layers(path: Path, options: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
     for side, prefix in _STACKS[options["_name"]].items():
         pattern = re.compile(re.escape(prefix) + r"layers\.(\d+)\.")
-        found = len({match[1] for name in weights if (match := pattern.match(name))})
-        asked = getattr(Options(options), f"{side}_layers")
-        if asked != found:
+        saved = len({match[1] for name in weights if (match := pattern.match(name))})
+        option = getattr(Options(options), f"{side}_layers")
+        if option != saved:
             raise CheckpointError(
-                f"{path}: option {side}_layers must be {found}, the number of layers with "
-                f"weights, but is {asked!r}"
+                f"{path}: option {side}_layers must be {saved}, the number of layers with "
+                f"weights, but is {option!r}"
             )
 
 
-def _expected(
+def _built_and_saved_weights(
     path: Path, config: Mapping[str, Any], weights: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the weights of the described model, and the checkpoint's weights as loaded."""
+    """Return the weights of the model that the options describe, and the checkpoint's as loaded."""
     section = dict(config["model"]) | {DIGEST: "", LABEL_DIGEST: "", "init_from": None}
-    known = {name: config[name] for name in ("task", "common") if config.get(name) is not None}
+    others = {name: config[name] for name in ("task", "common") if config.get(name) is not None}
     task = _Task(config, weights)
 
     def build() -> Any:
-        root = OmegaConf.create({**known, "model": section}, flags={"allow_objects": True})
+        root = OmegaConf.create({**others, "model": section}, flags={"allow_objects": True})
         return models.build_model(root.model, task, from_checkpoint=True)
 
     try:
@@ -170,9 +170,9 @@ def _expected(
                 if "meta" not in str(error):
                     raise
                 model = build()  # a third-party module reads weight values, which meta lacks
-            given = dict(weights)
-            model.upgrade_state_dict(given)
-            return model.state_dict(), given
+            saved = dict(weights)
+            model.upgrade_state_dict(saved)
+            return model.state_dict(), saved
     except (ValueError, RuntimeError, *_ERRORS) as error:
         reason = " ".join(_NOTES.sub("", str(error)).split()) or type(error).__name__
         raise CheckpointError(
@@ -199,9 +199,9 @@ class _Task(SimpleNamespace):
     def __init__(self, config: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
         name = config["model"]["_name"]
         source, target = (_symbols(weights, table, name) for table in _TABLES[name])
-        known = {"tokens_per_sample": None, "data": "", **(config.get("task") or {})}
+        options = {"tokens_per_sample": None, "data": "", **(config.get("task") or {})}
         super().__init__(
-            cfg=SimpleNamespace(**known), source_dictionary=source, target_dictionary=target
+            cfg=SimpleNamespace(**options), source_dictionary=source, target_dictionary=target
         )
 
     def max_positions(self) -> Any:

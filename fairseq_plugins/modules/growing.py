@@ -31,17 +31,17 @@ GROWTH_METHODS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def grow_table(module: nn.Module, table: Tensor, how: str) -> tuple[Tensor, str] | None:
-    """Make new rows for a position table from a checkpoint's table (n, C).
+def grow_table(module: nn.Module, table: Tensor, method: str) -> tuple[Tensor, str] | None:
+    """Derive the rows of a position table from a checkpoint's table.
 
     Args:
-        module: encoding of the model that needs rows (m, C).
-        table: table of a ``learned`` encoding in a checkpoint.
-        how: one of ``GROWTH_METHODS``, for a table of ``learned``.
+        module: encoding with the position table (m, C).
+        table: (n, C), table of a ``learned`` encoding in a checkpoint.
+        method: one of ``GROWTH_METHODS``, if the module is ``learned``.
 
     Returns:
-        The rows and a description for the log; None if the module has no such table or the widths
-        differ.
+        The rows (m, C) and a description for the log; None if the module has no position table or
+        the widths differ.
 
     Raises:
         ValueError: ``table`` is too short for the hierarchical decomposition or for the vectors of
@@ -61,9 +61,9 @@ def grow_table(module: nn.Module, table: Tensor, how: str) -> tuple[Tensor, str]
             )
         vectors = decomposed(table[:after].to(weight), module.alpha)
         return vectors, f"{after} vectors derived from the first {after} of {before} rows"
-    rows = GROWTH_METHODS[how](table.to(weight), weight)
-    if after <= before and how == "copy":
+    rows = GROWTH_METHODS[method](table.to(weight), weight)
+    if method != "copy":
+        return rows, f"{after} rows out of {before} by grow_table={method}"
+    if after <= before:
         return rows, f"the first {after} of {before} rows"
-    if how == "copy":
-        return rows, f"{before} rows copied, {after - before} new"
-    return rows, f"{after} rows out of {before} by grow_table={how}"
+    return rows, f"{before} rows copied, {after - before} new"

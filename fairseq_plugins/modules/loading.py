@@ -35,7 +35,7 @@ def require_names(
         tasks: registered names of the accepted tasks; None to skip this check.
 
     Raises:
-        CheckpointError: naming the found and the accepted names.
+        CheckpointError: with the checkpoint's name and the accepted ones.
     """
     config = checkpoint.get("cfg")
     if not isinstance(config, Mapping) or checkpoint.get("args") is not None:
@@ -45,8 +45,7 @@ def require_names(
     for section, names in (("model", models), ("task", tasks)):
         name = config[section].get("_name") if isinstance(config.get(section), Mapping) else None
         if names is not None and name not in names:
-            must = "be a" if section == "model" else "be of the task"
-            has = "is a" if section == "model" else "is of"
+            must, has = ("be a", "is a") if section == "model" else ("be of the task", "is of")
             raise CheckpointError(f"{path} must {must} {' or '.join(names)}, but {has} {name}")
 
 
@@ -101,8 +100,8 @@ def build_trained(
         )
     except RuntimeError as error:
         # PyTorch's first line names the class, the others the weights.
-        found = [line.strip() for line in str(error).splitlines()]
-        reasons = " ".join(found[1:] or found)
+        lines = [line.strip() for line in str(error).splitlines()]
+        reasons = " ".join(lines[1:] or lines)
         raise CheckpointError(
             f"{path} does not fit the model that it describes: {reasons}"
         ) from error

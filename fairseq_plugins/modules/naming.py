@@ -39,14 +39,14 @@ def name_stack(given: str, options: str, *, absolute: str | None, base: str | No
     if base is not None:
         given = "+".join(base if part == "base" else part for part in expand_name(given))
     name = with_absolute_embedding(given, absolute)
-    words = parse_options(options)
+    values = parse_options(options)
     if name != given and "+" not in given:
-        own = {f"{given}.{key}": value for key, value in words.items() if "." not in key}
-        named = {key: value for key, value in words.items() if "." in key}
-        if twice := own.keys() & named.keys():
+        prefixed = {f"{given}.{key}": value for key, value in values.items() if "." not in key}
+        named = {key: value for key, value in values.items() if "." in key}
+        if twice := prefixed.keys() & named.keys():
             raise ValueError(
                 f"`position_encoding_options` must not give `{min(twice)}` twice, with and without "
                 f"`{given}.` before it."
             )
-        words = own | named
-    return StackName(given, name, words)
+        values = prefixed | named
+    return StackName(given, name, values)

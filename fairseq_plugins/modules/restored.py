@@ -107,31 +107,30 @@ def _check_restored(
         require_fit(file, checkpoint)
     theirs = describe_checkpoint(file, checkpoint)
     ours = describe(config, config._get_root().get("task"))
-    found = differences(theirs, ours)
-    if found:
-        differing = ", and ".join(
-            f"the checkpoint has {d.has}, this run asks for {d.asks}" for d in found
+    if differing := differences(theirs, ours):
+        description = ", and ".join(
+            f"the checkpoint has {d.has}, this run asks for {d.asks}" for d in differing
         )
-        remedy = _remedy(options, ours, found)
-        raise CheckpointError(f"{file} is of another model: {differing}; {remedy}")
+        remedy = _remedy(options, ours, differing)
+        raise CheckpointError(f"{file} is of another model: {description}; {remedy}")
     check_vocabulary(file, checkpoint, *vocabularies)
-    known = find_option(checkpoint, "model", LABEL_DIGEST)
+    saved_labels = find_option(checkpoint, "model", LABEL_DIGEST)
     # Weights may be reused for another task, but a resumed run must have its own labels and text.
     resumes = options.restore_file == LAST and file == resume_file(options)
-    if resumes and known and labels and known != labels:
+    if resumes and saved_labels and labels and saved_labels != labels:
         raise CheckpointError(
             f"{file} was trained on other classes or on another order of them: label digest "
-            f"{known}, but this data has {labels}; prepare the data as for that training, or use "
-            "another --save-dir"
+            f"{saved_labels}, but this data has {labels}; prepare the data as for that training, "
+            "or use another --save-dir"
         )
     if resumes:
         _require_same_text(file, checkpoint, config._get_root().task)
     if file == resume_file(options) and not options.reset_optimizer:
         _require_state(file, checkpoint, with_data=not options.reset_dataloader)
-        # Without the optimizer's state fairseq restarts the count. Of another training's file that
-        # is wanted; of this run's own, training is complete.
+        # Without the optimizer's state fairseq restarts the count of updates. That is wanted for
+        # another training's file; this run's own file without it shows that training is complete.
         if resumes or checkpoint.get("last_optimizer_state") is not None:
-            _train_no_further(config._get_root(), file, checkpoint)
+            _skip_finished_training(config._get_root(), file, checkpoint)
 
 
 def _require_state(file: Path, checkpoint: Mapping[str, Any], *, with_data: bool) -> None:
@@ -186,27 +185,27 @@ def _require_same_text(file: Path, checkpoint: Mapping[str, Any], task: Any) -> 
         )
 
 
-def _train_no_further(config: Any, file: Path, checkpoint: Mapping[str, Any]) -> None:
+def _skip_finished_training(config: Any, file: Path, checkpoint: Mapping[str, Any]) -> None:
     """Skip training if the checkpoint already has the requested number of updates.
 
     fairseq checks the number only after an update, so it would make one more.
     """
     done = checkpoint["optimizer_history"][-1]["num_updates"]
-    asked = config.optimization.max_update
-    if not 0 < asked <= done:
+    requested = config.optimization.max_update
+    if not 0 < requested <= done:
         return
     with open_dict(config):
         config.optimization.max_epoch = -1  # start no epoch
-    logger.info("%s has %d of %d updates: nothing left to train", file, done, asked)
+    logger.info("%s has %d of %d updates: nothing left to train", file, done, requested)
 
 
-def _remedy(options: Any, ours: ModelDescription, found: list[Difference]) -> str:
+def _remedy(options: Any, ours: ModelDescription, differing: list[Difference]) -> str:
     if options.restore_file != LAST:
         other = "use another --restore-file"
     elif resume_file(options).exists():
         other = "use another --save-dir"
     else:
         other = "use another --finetune-from-model"
-    only_encodings = all(d.about == "encoding" for d in found)
+    only_encodings = all(d.about == "encoding" for d in differing)
     has_option = ours.model != TRANSLATION
     return other + (", or --init-from to start from it" if has_option and only_encodings else "")

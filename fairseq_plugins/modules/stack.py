@@ -42,10 +42,9 @@ def build_stack_encodings(
         options: name and options of the encoding.
         config: fairseq's options.
         side: ``decoder``, which is causal, or ``encoder``.
-        max_positions: longest sequence.
+        max_positions: length of the longest sequence.
         vocab_size: size of the dictionary.
-        base: encoding that ``base`` stands for, for models whose framework has another embedding
-            than a sinusoidal one.
+        base: encoding that the name ``base`` stands for, if not the sinusoidal one.
         begins_with_cls: see ``EncodingContext``.
         token_std: initial standard deviation of the token embeddings; fairseq's by default.
 
@@ -128,9 +127,9 @@ def build_cross_encodings(
         max_positions=max(config.max_source_positions, config.max_target_positions),
         begins_with_cls=False,
     )
-    words = parse_options(options.position_encoding_options)
+    values = parse_options(options.position_encoding_options)
     name = options.position_encoding
-    return build_model_encodings(name, config.decoder.layers, context, words).layers
+    return build_model_encodings(name, config.decoder.layers, context, values).layers
 
 
 def _check_absolute(name: str, side: str, *, off: bool, learned: bool, replaced: bool) -> None:
@@ -156,14 +155,14 @@ def install_input_encodings(stack: Any, encodings: ModelEncodings) -> None:
         {str(i): encoding for i, encoding in enumerate(deeper, 1) if encoding is not None}
     )
     for index in range(len(stack.layers)):
-        # Layers must know their index: LayerDrop skips some at random.
+        # The layers' own index, since LayerDrop skips some at random.
         stack.layers[index].layer_index = index
 
 
 def sample_positions(stack: Any, positions: Positions) -> Positions:
-    """Return the positions for the encodings of a stack.
+    """Return the positions that the encodings of a stack see.
 
-    In training an encoding may draw them, once for all layers and sentences.
+    In training they may be drawn at random, once for all layers and sentences.
     """
     if stack.position_sampler is None or not stack.training:
         return positions
