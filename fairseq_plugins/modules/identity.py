@@ -12,13 +12,16 @@ from typing import Any
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
 
 from fairseq_plugins.attention import ATTENTIONS
-from fairseq_plugins.attention.normalizers import defaults_of
 from fairseq_plugins.common.checkpoints import model_options
 from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.encodings import PositionEncoding, get_entry
 from fairseq_plugins.encodings.registry import split_options
 from fairseq_plugins.modules.naming import StackName, name_stack
-from fairseq_plugins.modules.options import NORMALIZER_OPTIONS, PositionEncodingConfig
+from fairseq_plugins.modules.options import (
+    NORMALIZER_OPTIONS,
+    PositionEncodingConfig,
+    unused_linear_options,
+)
 from fairseq_plugins.modules.transformer_options import ATTENTION_SITES, options_at
 
 LM, ROBERTA, TRANSLATION = "pe_transformer_lm", "pe_roberta", "pe_transformer"
@@ -119,16 +122,16 @@ class Difference:
     @property
     def has(self) -> str:
         """Text for the first model's value."""
-        return self._word(self.theirs) + (f" in the {self.site}" if self.site else "")
+        return self._text(self.theirs) + (f" in the {self.site}" if self.site else "")
 
     @property
     def asks(self) -> str:
         """Text for the second model's value."""
-        return self._word(self.ours)
+        return self._text(self.ours)
 
-    def _word(self, value: Any) -> str:
-        is_words = self.about in ("model", "encoding", "attention")
-        return str(value) if is_words else f"{self.about}={value}"
+    def _text(self, value: Any) -> str:
+        is_description = self.about in ("model", "encoding", "attention")
+        return str(value) if is_description else f"{self.about}={value}"
 
 
 def differences(theirs: ModelDescription, ours: ModelDescription) -> list[Difference]:
@@ -138,28 +141,27 @@ def differences(theirs: ModelDescription, ours: ModelDescription) -> list[Differ
     """
     if theirs.model != ours.model:
         return [Difference("model", f"a {theirs.model}", f"a {ours.model}")]
-    found = []
+    result = []
     for name, site in ours.sites.items():
-        where = _SITE_NAMES[name] if len(ours.sites) > 1 else ""
-        found += [replace(d, site=where) for d in _between(theirs.sites[name], site)]
+        site_name = _SITE_NAMES[name] if len(ours.sites) > 1 else ""
+        result += [replace(d, site=site_name) for d in _site_differences(theirs.sites[name], site)]
     for name, value in ours.structure.items():
         other = theirs.structure.get(name)
         if None not in (value, other) and value != other:
-            found.append(Difference(name, other, value))
-    return found
+            result.append(Difference(name, other, value))
+    return result
 
 
-def _between(theirs: AttentionSite, ours: AttentionSite) -> Iterator[Difference]:
-    has = f"{_words(theirs, ours)} under {theirs.attention} attention"
+def _site_differences(theirs: AttentionSite, ours: AttentionSite) -> Iterator[Difference]:
+    has = f"{_distinctive_name(theirs, ours)} under {theirs.attention} attention"
+    asks = _distinctive_name(ours, theirs)
     same = _same(theirs.inputs, ours.inputs) and _same(theirs.layers, ours.layers)
     if theirs.attention != ours.attention:
-        asked = f"{ours.attention} attention"
-        yield Difference(
-            "attention", has, asked if same else f"{_words(ours, theirs)} under {asked}"
-        )
+        attention = f"{ours.attention} attention"
+        yield Difference("attention", has, attention if same else f"{asks} under {attention}")
         return
     if not same:
-        yield Difference("encoding", has, _words(ours, theirs))
+        yield Difference("encoding", has, asks)
     for name, value in ours.linear.items():
         if name in theirs.linear and theirs.linear[name] != value:
             yield Difference(name, theirs.linear[name], value)
@@ -172,7 +174,7 @@ def _same(theirs: Sequence[EncodingSpec], ours: Sequence[EncodingSpec]) -> bool:
 
 
 def _other_options(one: EncodingSpec, other: EncodingSpec) -> list[str]:
-    """Names of the options in which two encodings of one class differ."""
+    """Return the names of the options in which two encodings of one class differ."""
     return [
         name
         for name, value in one.options.items()
@@ -180,16 +182,18 @@ def _other_options(one: EncodingSpec, other: EncodingSpec) -> list[str]:
     ]
 
 
-def _words(site: AttentionSite, other: AttentionSite) -> str:
-    """Name an encoding by what distinguishes it from another: its name, options or parts."""
+def _distinctive_name(site: AttentionSite, other: AttentionSite) -> str:
+    """Name an encoding by the name, options or parts that distinguish it from another."""
     if site.given != other.given:
         return f"`{site.given}`"
-    twins = {part.kind: part for part in (*other.inputs, *other.layers)}
+    other_parts = {part.kind: part for part in (*other.inputs, *other.layers)}
     parts = (*site.inputs, *site.layers)
-    changed = []
-    for part in parts:
-        names = _other_options(part, twins[part.kind]) if part.kind in twins else []
-        changed += [f"{part.name} {name}={part.options[name]}" for name in names]
+    changed = [
+        f"{part.name} {name}={part.options[name]}"
+        for part in parts
+        if part.kind in other_parts
+        for name in _other_options(part, other_parts[part.kind])
+    ]
     return f"`{', '.join(changed) or '+'.join(part.name for part in parts) or 'none'}`"
 
 
@@ -223,12 +227,6 @@ class Options:
         return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
-def model_name(options: Any) -> str:
-    """Return the registered name of a model or of the model behind a preset architecture."""
-    name = Options(options)._name
-    return ARCH_MODEL_NAME_REGISTRY.get(name, name)
-
-
 def describe(options: Any, task: Any = None, model: str | None = None) -> ModelDescription:
     """Describe what a model computes.
 
@@ -240,20 +238,22 @@ def describe(options: Any, task: Any = None, model: str | None = None) -> ModelD
     Returns:
         The description; for models of other packages only the name.
     """
-    name = model or model_name(options)
+    read = Options(options)
+    # A preset architecture has a name of its own.
+    name = model or ARCH_MODEL_NAME_REGISTRY.get(read._name, read._name)
     if name not in (*MODELS, THEIR_ROBERTA):
         return ModelDescription(name)
-    known, read = ROBERTA if name == THEIR_ROBERTA else name, Options(options)
+    known = ROBERTA if name == THEIR_ROBERTA else name
     structure = {option: getattr(read, option) for option in (*_STRUCTURE[known], *_COMMON)}
     if structure.get("decoder_normalize_before"):
         structure["no_decoder_final_norm"] = read.no_decoder_final_norm
     if known == TRANSLATION:  # resolve defaults as `to_transformer_config` does
-        for option in ("embed_dim", "ffn_embed_dim"):
-            structure[f"decoder_{option}"] = (
-                structure[f"decoder_{option}"] or structure[f"encoder_{option}"]
-            )
-        output = structure["decoder_output_dim"] or structure["decoder_embed_dim"]
-        structure["decoder_output_dim"] = output
+        for option, default in (
+            ("decoder_embed_dim", "encoder_embed_dim"),
+            ("decoder_ffn_embed_dim", "encoder_ffn_embed_dim"),
+            ("decoder_output_dim", "decoder_embed_dim"),
+        ):
+            structure[option] = structure[option] or structure[default]
     return ModelDescription(known, dict(_sites(known, read, Options(task))), structure)
 
 
@@ -290,13 +290,12 @@ def _sites(model: str, read: Options, task: Options) -> Iterator[tuple[str, Atte
         yield "encoder", _site(read, None if off else base, base, longest)
         return
     source, target = read.max_source_positions, read.max_target_positions
-    lengths = {"encoder": source, "decoder": target, "cross": source and target}
-    if lengths["cross"]:
-        lengths["cross"] = max(source, target)
+    longest = source and target and max(source, target)
+    lengths = {"encoder": source, "decoder": target, "cross": longest}
     for site in ATTENTION_SITES:
         absolute = "learned" if getattr(read, f"{site}_learned_pos") else "base"
-        beside = None if off or site == "cross" else absolute
-        yield site, _site(options_at(read, site), beside, None, lengths[site])
+        added = None if off or site == "cross" else absolute
+        yield site, _site(options_at(read, site), added, None, lengths[site])
 
 
 def _site(
@@ -309,9 +308,8 @@ def _site(
     attention = str(options.attention_type or "vanilla")
     if attention not in ATTENTIONS:
         raise ValueError(f"`attention_type` must be one of {', '.join(ATTENTIONS)}: {attention!r}")
-    words = options.position_encoding_options or ""
-    named = name_stack(given, words, absolute=absolute, base=base)
-    parts = list(_parts(named, longest))
+    values = options.position_encoding_options or ""
+    parts = list(_parts(name_stack(given, values, absolute=absolute, base=base), longest))
     inputs = [part for part in parts if "embed" in get_entry(part.name).hooks]
     layers = [part for part in parts if part not in inputs]
     linear = _linear_options(options, layers) if attention == "linear" else {}
@@ -323,20 +321,20 @@ def _linear_options(
 ) -> dict[str, Any]:
     """Return the effective options; without an encoding of q and k every sum is ``plain``."""
     entries = [get_entry(part.name) for part in layers]
-    own = [found for entry in entries if (found := getattr(entry.cls, "feature_map", None))]
+    feature_maps = (getattr(entry.cls, "feature_map", None) for entry in entries)
     encodes = any(entry.hooks & _ENCODES for entry in entries)
     normalizer = str(options.linear_normalizer)
     if not encodes and normalizer in ("encoded", "clamped"):
         normalizer = "plain"
-    used = defaults_of(normalizer)
-    found = {
-        "feature_map": own[0] if own else str(options.feature_map),
+    unused = unused_linear_options(["linear"], normalizer)
+    effective = {
+        "feature_map": next(filter(None, feature_maps), str(options.feature_map)),
         "linear_normalizer": normalizer,
-        **{n: getattr(options, n) for n, word in NORMALIZER_OPTIONS.items() if word in used},
+        **{name: getattr(options, name) for name in NORMALIZER_OPTIONS if name not in unused},
     }
-    if not encodes and "min_cosine" in found:
-        found["min_cosine"] = 0.0
-    return found
+    if not encodes and "min_cosine" in effective:
+        effective["min_cosine"] = 0.0
+    return effective
 
 
 def _parts(named: StackName, longest: int | None) -> Iterator[EncodingSpec]:

@@ -89,14 +89,14 @@ def check_linear_options(config: PositionEncodingConfig, attention_types: Collec
             ``linear_epsilon`` is not positive.
     """
     types = sorted({str(attention_type) for attention_type in attention_types})
-    where = f"where no attention is linear (attention_type={' and '.join(types)})"
+    condition = f"where no attention is linear (attention_type={' and '.join(types)})"
     if "linear" in types:
-        where = f"with linear_normalizer={config.linear_normalizer!s}"
+        condition = f"with linear_normalizer={config.linear_normalizer!s}"
     defaults = PositionEncodingConfig()
     for name in unused_linear_options(types, str(config.linear_normalizer)):
         value, default = getattr(config, name), getattr(defaults, name)
         if value != default:
-            raise ValueError(f"`{name}` must be {default} {where}, but is {value!s} instead.")
+            raise ValueError(f"`{name}` must be {default} {condition}, but is {value!s} instead.")
     if not 0 < config.linear_epsilon < float("inf"):
         raise ValueError(
             f"`linear_epsilon` must be positive and finite, but is {config.linear_epsilon} instead."
@@ -120,11 +120,11 @@ def build_model_attention(
     if config.attention_type == "linear":
         if dropout:
             logger.info("attention_dropout=%s applies to vanilla attention only", dropout)
-        used = defaults_of(str(config.linear_normalizer))
+        unused = unused_linear_options(["linear"], str(config.linear_normalizer))
         options = {
             argument: getattr(config, name)
             for name, argument in NORMALIZER_OPTIONS.items()
-            if argument in used
+            if name not in unused
         }
         options |= {"feature_map": config.feature_map, "normalizer": config.linear_normalizer}
     else:
