@@ -88,24 +88,17 @@ class Attention(nn.Module):
             part.bind_projections(q_proj, k_proj)
 
     def _check(self, encoding: PositionEncoding) -> None:
-        missing = sorted(self.hooks - self.supported_hooks)
-        if missing:
+        reason: str | None
+        if missing := sorted(self.hooks - self.supported_hooks):
+            user = f"{self.name} attention"
             reason = f"its hook `{'`, `'.join(missing)}` {self.refusal}"
+        elif self.causal:
+            user, reason = "a causal model", encoding.causal_refusal
+        else:
+            user, reason = "bidirectional and cross-attention", encoding.bidirectional_refusal
+        if reason:
             raise IncompatibleEncodingError(
-                f"{self.name} attention cannot use the encoding {encoding.label!r}: {reason}.",
-                reason,
-            )
-        if self.causal and encoding.causal_refusal:
-            raise IncompatibleEncodingError(
-                f"a causal model cannot use the encoding {encoding.label!r}: "
-                f"{encoding.causal_refusal}.",
-                encoding.causal_refusal,
-            )
-        if not self.causal and encoding.bidirectional_refusal:
-            raise IncompatibleEncodingError(
-                f"bidirectional and cross-attention cannot use the encoding {encoding.label!r}: "
-                f"{encoding.bidirectional_refusal}.",
-                encoding.bidirectional_refusal,
+                f"{user} cannot use the encoding {encoding.label!r}: {reason}.", reason
             )
         shape = (encoding.context.num_heads, encoding.context.head_dim)
         if shape != (self.num_heads, self.head_dim):

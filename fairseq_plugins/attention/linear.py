@@ -27,7 +27,7 @@ from fairseq_plugins.kernels.normalizer import LEAST_COSINE
 from fairseq_plugins.kernels.precision import without_autocast
 
 _HALF = (torch.float16, torch.bfloat16)
-# Of an output in float16: a product with an output projection of 512 features stays in range.
+# Bound of float16 outputs, with which the output projection of 512 features stays in range.
 LARGEST_HALF = 4096.0
 
 
@@ -40,8 +40,8 @@ class LinearAttention(Attention):
         encoding, num_heads, head_dim, causal: see ``Attention``.
         feature_map: phi, a key of ``FEATURE_MAPS``; an encoding's own (``cosformer``) overrides it.
         normalizer: the denominator. ``clamped`` (the default): max(sum of Eq. 39, ``epsilon``), as
-            in the LRPE authors' code of 2022; in float16 outputs end at ``LARGEST_HALF``, and
-            encodings whose sums cancel (``lrpe_type8``, ``lrpe_dct``) are refused.
+            in the LRPE authors' code of 2022; float16 outputs are clamped to ``LARGEST_HALF``, and
+            encodings whose sums cancel (``lrpe_type8``, ``lrpe_dct``) raise an error in float16.
             ``output_norm``: a norm over all heads' outputs instead, as in their code since
             January 2023. ``encoded``: LRPE, Eq. 39, kept from 0 by ``min_cosine`` if the encoding
             can make it negative; encodings that change norms (``xpos``) use ``plain``. ``plain``:
@@ -232,7 +232,7 @@ class LinearAttention(Attention):
             check_span(self.encoding.label, self.span, *positions)
 
     def _keep_range(self, k: Tensor, positions: Tensor, state: State | None = None) -> State:
-        """Check the distances of keys; return ``{"k_range": (B, 2)}`` for the state, or {}."""
+        """Check distances between keys; return ``{"k_range": (B, 2)}`` for the state, or {}."""
         if self.span is None:
             return {}
         k_range = key_range(positions, k.size(0), state["k_range"] if state else None)
@@ -263,6 +263,7 @@ class LinearAttention(Attention):
             output = self.output_norm(output).to(dtype)
         return output.to(last)
 
+    @without_autocast
     def _features(
         self, x: Tensor, transform: Callable[[Tensor], Tensor] | None
     ) -> tuple[Tensor, Tensor | None]:
@@ -271,13 +272,7 @@ class LinearAttention(Attention):
         Half precision becomes float32 where gradients leave float16's range or sums cancel.
         """
         if x.dtype == torch.float16 or (self._is_exact and x.dtype in _HALF):
-            return self._map(x.float(), transform)
-        return self._map(x, transform)
-
-    @without_autocast
-    def _map(
-        self, x: Tensor, transform: Callable[[Tensor], Tensor] | None
-    ) -> tuple[Tensor, Tensor | None]:
+            x = x.float()
         if transform is None:
             plain = self.feature_map(x)
             return plain, plain if self._decays and self.normalizer == "plain" else None

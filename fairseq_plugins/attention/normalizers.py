@@ -7,14 +7,19 @@ from fairseq_plugins.attention.output_norm import OUTPUT_NORMS, OutputNormKind
 
 Normalizer = Literal["encoded", "plain", "none", "clamped", "output_norm"]
 NORMALIZERS: tuple[Normalizer, ...] = get_args(Normalizer)
-FLOORED: tuple[Normalizer, ...] = ("encoded", "plain")  # those with `min_cosine`
-UNDIVIDED: tuple[Normalizer, ...] = ("none", "output_norm")
+UNDIVIDED: tuple[Normalizer, ...] = ("none", "output_norm")  # without a denominator
 
 # Without a bound, encoded denominators cross zero in training, with huge gradients.
 MIN_COSINE = 0.2
 EPSILON = 1e-6
 NORMALIZER: Normalizer = "clamped"  # with which the LRPE paper's orderings come out
 OUTPUT_NORM: OutputNormKind = "layer_norm"
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "encoded": {"min_cosine": MIN_COSINE},
+    "plain": {"min_cosine": MIN_COSINE},
+    "clamped": {"epsilon": EPSILON},
+    "output_norm": {"output_norm": OUTPUT_NORM},
+}
 
 
 def complete_options(normalizer: Normalizer, **given: Any) -> dict[str, Any]:
@@ -45,11 +50,7 @@ def complete_options(normalizer: Normalizer, **given: Any) -> dict[str, Any]:
 
 def defaults_of(normalizer: str) -> dict[str, Any]:
     """Return the options of a normalizer with their defaults."""
-    if normalizer in FLOORED:
-        return {"min_cosine": MIN_COSINE}
-    if normalizer == "clamped":
-        return {"epsilon": EPSILON}
-    return {"output_norm": OUTPUT_NORM} if normalizer == "output_norm" else {}
+    return dict(_DEFAULTS.get(normalizer, {}))
 
 
 def _check_values(min_cosine: Any, epsilon: Any, output_norm: Any) -> None:

@@ -38,17 +38,17 @@ def step_by_seed(
     state: State,
 ) -> tuple[Tensor, State]:
     """Run ``step`` for each group of rows with the same seed."""
-    outputs, states = [], []
-    for rows in groups:
-        output, after = attention.step(
+    results = [
+        attention.step(
             *(x[rows] for x in tensors),
             positions=rows_of(positions, rows),
             key_padding_mask=None if key_padding_mask is None else key_padding_mask[rows],
             state={name: rows_of(tensor, rows) for name, tensor in state.items()},
         )
-        outputs.append(output)
-        states.append(after)
+        for rows in groups
+    ]
     order = torch.cat(list(groups)).argsort()
+    outputs, states = zip(*results, strict=True)
     joined = {name: torch.cat([after[name] for after in states])[order] for name in states[0]}
     return torch.cat(outputs)[order], joined
 
