@@ -44,7 +44,7 @@ from fairseq_plugins.modules.vocabulary import (
 BERT_STD = 0.02  # initial standard deviation, as in fairseq's `init_bert_params`
 
 # Unsupported options, which prune modules that are replaced here or wrap layers for FSDP.
-_NOT_OFFERED = {
+_UNSUPPORTED = {
     "encoder_layers_to_keep": None,
     "mha_heads_to_keep": -1,
     "ffn_blocks_to_remove": -1,
@@ -74,17 +74,14 @@ def initialize_as_bert(model: nn.Module) -> None:
             for projection in (module.q_proj, module.k_proj, module.v_proj):
                 init_bert_params(projection)
         if isinstance(module, nn.Embedding):  # fairseq draws positions right after the tokens
+            first = (module.padding_idx or 0) + 1  # row of position 0 in fairseq's table
             for table in tables:
-                _draw_table(table, first=(module.padding_idx or 0) + 1)
+                rows, width = table.weight.shape
+                drawn = torch.empty(first + rows, width).normal_(std=BERT_STD)
+                with torch.no_grad():
+                    table.weight.copy_(drawn[first:])
 
     model.apply(initialize)
-
-
-def _draw_table(table: Learned, first: int) -> None:
-    """Draw BERT's initial values; fairseq's table has ``first`` rows before position 0."""
-    rows, width = table.weight.shape
-    with torch.no_grad():
-        table.weight.copy_(torch.empty(first + rows, width).normal_(std=BERT_STD)[first:])
 
 
 def set_layer_norm_eps(encoder: RobertaEncoder, eps: float) -> None:
@@ -164,9 +161,10 @@ class PERoberta(FreshTrainingState, LengthLimits, SeededSampling, RobertaModel):
     def forward(
         self, src_tokens: Tensor, *args: Any, span_head_name: str | None = None, **kwargs: Any
     ) -> tuple[Tensor, dict[str, Any]]:
-        """As fairseq's; with ``span_head_name`` find where an answer in tokens (B, T) is.
+        """Return fairseq's output for tokens (B, T), or that of a span head.
 
-        With it, return logits (B, T, 2) of the first and last token, -inf at padding.
+        With ``span_head_name``, return the logits (B, T, 2) of an answer's first and last token,
+        -inf at padding.
         """
         if span_head_name is None:
             output: tuple[Tensor, dict[str, Any]] = super().forward(src_tokens, *args, **kwargs)
@@ -203,13 +201,7 @@ class PERoberta(FreshTrainingState, LengthLimits, SeededSampling, RobertaModel):
             ValueError: an unsupported option, an option that the encodings reject, or a mismatching
                 initial checkpoint.
         """
-        check_numbers(args, ROBERTA)
-        for name, default in _NOT_OFFERED.items():
-            if getattr(args, name) != default:
-                raise ValueError(
-                    f"`{name}` must be {default} in pe_roberta, "
-                    f"but is {getattr(args, name)!r} instead."
-                )
+        check_numbers(args, ROBERTA, _UNSUPPORTED)
         check_linear_options(args, [args.attention_type])
         longest = getattr(task.cfg, "tokens_per_sample", None) or task.max_positions()
         if args.max_positions is None:
@@ -229,10 +221,10 @@ class PERoberta(FreshTrainingState, LengthLimits, SeededSampling, RobertaModel):
         check_restored(args, vocabularies, labels)
         record_dictionary(args, vocabularies)
         record_labels(args, labels)
-        start = pop_init_from(args)
+        initial = pop_init_from(args)
         model = cls(args, PERobertaEncoder(args, task.source_dictionary))
-        if start is not None:
-            initialize_from(model, start, args, task, ROBERTA)
+        if initial is not None:
+            initialize_from(model, initial, args, task, ROBERTA)
         return model
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:

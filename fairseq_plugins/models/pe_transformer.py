@@ -1,7 +1,5 @@
 """Model ``pe_transformer``: fairseq's encoder-decoder with any position encoding and attention."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -39,11 +37,24 @@ _NAMES = {
 }
 
 
-@contextmanager
-def _naming(site: str, options: PositionEncodingConfig) -> Iterator[None]:
-    """Add the attention's name and its own options to error messages."""
+@torch.random.fork_rng(devices=[])  # so that initial weights do not depend on this check
+def _check_site(config: TransformerConfig, site: str, options: PositionEncodingConfig) -> None:
+    """Check that an attention supports its encoding; errors name the attention and its options."""
+    source, target = config.max_source_positions, config.max_target_positions
+    longest = {"encoder": source, "decoder": target, "cross": max(source, target)}
+    _, heads, head_dim = stack_widths(config, "encoder" if site == "encoder" else "decoder")
     try:
-        yield
+        if site == "cross":
+            check_cross_encoding(options.position_encoding)
+        check_compatible(
+            options.attention_type,
+            options.position_encoding,
+            options.position_encoding_options,
+            causal=site == "decoder",
+            num_heads=heads,
+            head_dim=head_dim,
+            max_positions=longest[site],
+        )
     except IncompatibleEncodingError as error:
         neutral = "none" if site == "cross" else "base"
         raise IncompatibleEncodingError(
@@ -53,27 +64,6 @@ def _naming(site: str, options: PositionEncodingConfig) -> Iterator[None]:
         ) from None
     except ValueError as error:
         raise ValueError(f"{_NAMES[site]}: {error}") from None
-
-
-def _check_sites(config: TransformerConfig, sites: dict[str, PositionEncodingConfig]) -> None:
-    """Check that each attention supports its encoding, before anything is built."""
-    source, target = config.max_source_positions, config.max_target_positions
-    longest = {"encoder": source, "decoder": target, "cross": max(source, target)}
-    for site, options in sites.items():
-        _, heads, head_dim = stack_widths(config, "encoder" if site == "encoder" else "decoder")
-        # Keep the random state, so that initial weights do not depend on this check.
-        with _naming(site, options), torch.random.fork_rng(devices=[]):
-            if site == "cross":
-                check_cross_encoding(options.position_encoding)
-            check_compatible(
-                options.attention_type,
-                options.position_encoding,
-                options.position_encoding_options,
-                causal=site == "decoder",
-                num_heads=heads,
-                head_dim=head_dim,
-                max_positions=longest[site],
-            )
 
 
 @register_model("pe_transformer", dataclass=PETransformerConfig)
@@ -112,7 +102,8 @@ class PETransformer(FreshTrainingState, LengthLimits, SeededSampling, Transforme
         config.sites = {site: options_at(args, site) for site in ATTENTION_SITES}
         check_common_options(args)
         check_linear_options(args, [options.attention_type for options in config.sites.values()])
-        _check_sites(config, config.sites)
+        for site, options in config.sites.items():
+            _check_site(config, site, options)
         model: PETransformer = super().build_model(config, task)
         return model
 
@@ -124,8 +115,10 @@ class PETransformer(FreshTrainingState, LengthLimits, SeededSampling, Transforme
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Module) -> PositionalDecoder:
         """Build the decoder with its own encoding, attention and cross-attention."""
-        own, cross = cfg.sites["decoder"], cfg.sites["cross"]
-        return PositionalDecoder(cfg, own, tgt_dict, embed_tokens, cross=cross)
+        sites = cfg.sites
+        return PositionalDecoder(
+            cfg, sites["decoder"], tgt_dict, embed_tokens, cross=sites["cross"]
+        )
 
     def prepare_for_inference_(self, cfg: Any) -> None:
         """Prepare as fairseq does, and seed stochastic encodings.

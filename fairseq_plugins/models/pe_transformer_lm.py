@@ -36,7 +36,7 @@ class PETransformerLMConfig(
 
 
 # Unsupported options of fairseq's transformer_lm, for modules that are replaced here.
-_NOT_OFFERED = {
+_UNSUPPORTED = {
     "character_embeddings": False,
     "decoder_xformers_att_config": None,
     "base_layers": 0,
@@ -60,13 +60,13 @@ def _check_tied(args: Any) -> None:
         raise ValueError(
             "`adaptive_input` must be True with tie_adaptive_weights, but is False instead."
         )
-    for name, like in _TIED.items():
-        has, wanted = getattr(args, name), getattr(args, like)
+    for name, other in _TIED.items():
+        value, required = getattr(args, name), getattr(args, other)
         if name.endswith("cutoff"):
-            has, wanted = parse_cutoffs(name, has), parse_cutoffs(like, wanted)
-        if has != wanted:
+            value, required = parse_cutoffs(name, value), parse_cutoffs(other, required)
+        if value != required:
             raise ValueError(
-                f"`{name}` must equal {like}={wanted} with tie_adaptive_weights, but is {has} "
+                f"`{name}` must equal {other}={required} with tie_adaptive_weights, but is {value} "
                 "instead."
             )
 
@@ -87,13 +87,7 @@ class PETransformerLM(FreshTrainingState, LengthLimits, SeededSampling, FairseqL
             ValueError: an unsupported option, an option that the encodings reject, or a mismatching
                 checkpoint to start or resume from.
         """
-        check_numbers(args, LM)
-        for name, default in _NOT_OFFERED.items():
-            if getattr(args, name, default) not in (default, None):
-                raise ValueError(
-                    f"`{name}` must be {default} in pe_transformer_lm, "
-                    f"but is {getattr(args, name)!r} instead."
-                )
+        check_numbers(args, LM, _UNSUPPORTED)
         _check_tied(args)
         check_linear_options(args, [args.attention_type])
         if getattr(args, "max_target_positions", None) is None:
@@ -107,14 +101,14 @@ class PETransformerLM(FreshTrainingState, LengthLimits, SeededSampling, FairseqL
         vocabularies = vocabularies_of(task, [DECODER_TABLE])
         check_restored(args, vocabularies)
         record_dictionary(args, vocabularies)
-        start = pop_init_from(args)
+        initial = pop_init_from(args)
         config = TransformerConfig.from_namespace(args)
         cutoffs = parse_cutoffs("adaptive_softmax_cutoff", args.adaptive_softmax_cutoff)
         config.adaptive_softmax_cutoff = cutoffs
         embed_tokens = cls._build_embedding(args, task.source_dictionary)
         model = cls(PositionalDecoder(config, args, task.target_dictionary, embed_tokens))
-        if start is not None:
-            initialize_from(model, start, args, task, LM)
+        if initial is not None:
+            initialize_from(model, initial, args, task, LM)
         return model
 
     @staticmethod

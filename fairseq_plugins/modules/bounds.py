@@ -1,6 +1,7 @@
 """Range checks of a model's numeric options, before anything is built."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -16,16 +17,20 @@ _LAYERS = ("encoder_layers", "decoder_layers")  # at least 1
 _COUNTS = ("_layers", "min_positions")  # at least 0
 
 
-def check_numbers(config: Any, model: str) -> None:
+def check_numbers(config: Any, model: str, fixed: Mapping[str, Any] | None = None) -> None:
     """Check that probabilities, sizes and other numbers are in their ranges.
 
     Args:
         config: options of the model to build.
         model: registered name of the model.
+        fixed: options that must have one value, by name; None counts as unset.
 
     Raises:
         OptionError: naming the option, its bounds and its value.
     """
+    for name, only in (fixed or {}).items():
+        if (value := getattr(config, name, only)) not in (only, None):
+            raise OptionError(f"`{name}` must be {only} in {model}, but is {value!r} instead.")
     for option in fields(MODEL_DATACLASS_REGISTRY[model]):
         try:
             value = getattr(config, option.name, None)

@@ -58,10 +58,10 @@ class RobertaConfig(FairseqDataclass):
     )
     mha_reg_scale_factor: float = option(0.0, "weight of the L1 norm of attention projections")
     ffn_reg_scale_factor: float = option(0.0, "weight of the L1 norm of feed-forward weights")
-    encoder_layers_to_keep: Optional[str] = option(None, "not offered")
-    mha_heads_to_keep: int = option(-1, "not offered")
-    ffn_blocks_to_remove: int = option(-1, "not offered")
-    min_params_to_wrap: int = option(DEFAULT_MIN_PARAMS_TO_WRAP, "not offered")
+    encoder_layers_to_keep: Optional[str] = option(None, "not supported")
+    mha_heads_to_keep: int = option(-1, "not supported")
+    ffn_blocks_to_remove: int = option(-1, "not supported")
+    min_params_to_wrap: int = option(DEFAULT_MIN_PARAMS_TO_WRAP, "not supported")
 
 
 @dataclass
