@@ -32,7 +32,6 @@ class PositionalEncoderLayer(transformer_layer.TransformerEncoderLayerBase):
         config: fairseq's options.
         options: options of the position encoding and attention.
         encoding: encoding of this layer's self-attention.
-        return_fc: also return the output of the feed-forward part.
     """
 
     def __init__(
@@ -40,12 +39,11 @@ class PositionalEncoderLayer(transformer_layer.TransformerEncoderLayerBase):
         config: TransformerConfig,
         options: PositionEncodingConfig,
         encoding: PositionEncoding | None,
-        return_fc: bool = False,
     ) -> None:
         # The superclass's constructor builds the self-attention. A tuple, since modules cannot be
         # assigned before nn.Module's constructor has run.
         self._self_attention = (options, encoding)
-        super().__init__(config, return_fc=return_fc)
+        super().__init__(config)
         del self._self_attention
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
@@ -53,7 +51,7 @@ class PositionalEncoderLayer(transformer_layer.TransformerEncoderLayerBase):
 
     def run_queries(
         self, queries: Tensor, content: Tensor, positions: Positions, passes: int
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Tensor:
         """Update queries several times over fixed keys and values.
 
         Args:
@@ -63,20 +61,14 @@ class PositionalEncoderLayer(transformer_layer.TransformerEncoderLayerBase):
             passes: number of passes.
 
         Returns:
-            Output (T, B, C) of the last pass, and the output of its feed-forward part or None.
+            Output (T, B, C) of the last pass.
         """
         if self.normalize_before:
             content = self.self_attn_layer_norm(content)
         at = replace(positions, content=content)
-        added: Tensor | None = None
         for _ in range(passes):
-            queries, added = _with_fc(self(queries, encoder_padding_mask=at))
-        return queries, added
-
-
-def _with_fc(result: Any) -> tuple[Tensor, Tensor | None]:
-    """Return a layer's output as a pair; without ``return_fc`` the second is None."""
-    return result if isinstance(result, tuple) else (result, None)
+            queries = self(queries, encoder_padding_mask=at)
+        return queries
 
 
 class PositionalEncoder(TransformerEncoderBase):
@@ -87,7 +79,6 @@ class PositionalEncoder(TransformerEncoderBase):
         options: options of the position encoding and attention.
         dictionary: input dictionary.
         embed_tokens: token embeddings.
-        return_fc: also return the outputs of the feed-forward parts.
         encodings: encodings of the stack; by default built from the options.
         segments: embedding of a pair's second sentence, or None.
 
@@ -102,7 +93,6 @@ class PositionalEncoder(TransformerEncoderBase):
         options: PositionEncodingConfig,
         dictionary: Any,
         embed_tokens: nn.Module,
-        return_fc: bool = False,
         encodings: ModelEncodings | None = None,
         segments: SegmentEmbedding | None = None,
     ) -> None:
@@ -114,7 +104,7 @@ class PositionalEncoder(TransformerEncoderBase):
             vocab_size=len(dictionary),
         )
         self._options, self._layer_encodings = options, iter(encodings.layers)
-        super().__init__(config, dictionary, embed_tokens, return_fc=return_fc)
+        super().__init__(config, dictionary, embed_tokens)
         del self._options, self._layer_encodings
         install_input_encodings(self, encodings)
         self.segment_embedding = segments
@@ -129,9 +119,7 @@ class PositionalEncoder(TransformerEncoderBase):
             )
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
-        layer = PositionalEncoderLayer(
-            cfg, self._options, next(self._layer_encodings), self.return_fc
-        )
+        layer = PositionalEncoderLayer(cfg, self._options, next(self._layer_encodings))
         return with_activation_checkpointing(layer, cfg)
 
     def forward_scriptable(
@@ -152,16 +140,15 @@ class PositionalEncoder(TransformerEncoderBase):
         if padded is not None:
             x = x.masked_fill(padded.unsqueeze(-1), 0.0)
         x = x.transpose(0, 1)
-        states, fc_results = [x], []
+        states = [x]
         for layer in self.layers:
             content = x
             x = encode_layer_input(self, layer, x, positions.index, lengths=lengths)
             if passes := query_passes(self, layer):
-                x, fc_result = layer.run_queries(x, content, positions, passes)
+                x = layer.run_queries(x, content, positions, passes)
             else:
-                x, fc_result = _with_fc(layer(x, encoder_padding_mask=positions))
+                x = layer(x, encoder_padding_mask=positions)
             states.append(x)
-            fc_results.append(fc_result)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         return {
@@ -169,7 +156,7 @@ class PositionalEncoder(TransformerEncoderBase):
             "encoder_padding_mask": [padding],
             "encoder_embedding": [embedding],
             "encoder_states": states if return_all_hiddens else [],
-            "fc_results": fc_results if return_all_hiddens else [],
+            "fc_results": [],
             "src_tokens": [],
             "src_lengths": [lengths.int().unsqueeze(1)],
         }
