@@ -154,12 +154,13 @@ class RawSource:
         path = location / corpus.zip_name if location.is_dir() else location
         self._zip = Zip(path) if path.is_file() else None
 
-    def _find(self, split: str) -> Path | str | None:
-        """Return the path of a split's file, or the name of the zip's member."""
+    def _find(self, split: str) -> tuple[str, AbstractContextManager[IO[bytes]]] | None:
+        """Return the name of a split's file or zip member, and a context that opens it."""
         name = self.corpus.file_name(split)
-        file = find_packed(self.location, name) if self.location.is_dir() else None
+        if self.location.is_dir() and (path := find_packed(self.location, name)):
+            return path.name, reading(path)
         member = f"{self.corpus.name}/{name}"
-        return file or (member if self._zip and member in self._zip else None)
+        return (member, self._zip.open(member)) if self._zip and member in self._zip else None
 
     def require(self) -> None:
         """Raise DataError naming the missing splits."""
@@ -170,23 +171,17 @@ class RawSource:
                 f"({PACKED}, or in {self.corpus.zip_name})"
             )
 
-    def _open(self, place: Path | str) -> AbstractContextManager[IO[bytes]]:
-        if isinstance(place, Path):
-            return reading(place)
-        assert self._zip is not None
-        return self._zip.open(place)
-
     def unpack(self, target: Path) -> dict[str, MeasuredText]:
         """Write the checked raw files into an existing folder; return statistics by split."""
         self.require()
         found = {}
         for split in SPLITS:
-            place = self._find(split)
-            assert place is not None
-            name = place.name if isinstance(place, Path) else place
+            source = self._find(split)
+            assert source is not None
+            name, opening = source
             report(f"reading and checking {name}")
             try:
-                with self._open(place) as lines:
+                with opening as lines:
                     found[split] = copy_and_measure(lines, target / self.corpus.file_name(split))
             except UnicodeDecodeError as error:
                 raise DataError(f"{name} in {self.location} is damaged: {error}") from error
