@@ -39,7 +39,7 @@ class HiddenStateDistillationConfig(FairseqDataclass):
 
 
 def relative_squared_error(states: Tensor, targets: Tensor) -> Tensor:
-    """Squared distance of each state to its target, divided by the target's squared norm.
+    """Return the squared distance of states to targets, divided by the targets' squared norm.
 
     Args:
         states: (N, C), hidden states of the student.
@@ -84,14 +84,14 @@ class HiddenStateDistillation(FairseqCriterion):
         with torch.no_grad():
             targets = [state[counted].float() for state in hidden_states(teacher, tokens)]
         states = [state[counted].float() for state in hidden_states(model, tokens)]
-        if [one.shape for one in states] != [one.shape for one in targets]:
+        if [state.shape for state in states] != [target.shape for target in targets]:
             raise OptionError(
                 f"`teacher` must have the layers and the width of the model, {_sizes(states)}, "
                 f"but has {_sizes(targets)}"
             )
         pairs = list(zip(states, targets, strict=True))
         compared = pairs[-1:] if self._only_last else pairs
-        errors = torch.stack([relative_squared_error(one, target) for one, target in compared])
+        errors = torch.stack([relative_squared_error(*pair) for pair in compared])
         loss = errors.mean(0).sum()
         last, target = pairs[-1]
         cosine = torch.cosine_similarity(last.detach(), target, dim=1).sum()
@@ -130,12 +130,10 @@ def _sizes(states: Sequence[Tensor]) -> str:
     return f"{len(states) - 1} layers of width {states[0].size(1)}"
 
 
+@checkpoint_given_by("`teacher`")
 def _build_teacher(path: Path, task: Any) -> torch.nn.Module:
     """Load the teacher in evaluation mode, without gradients."""
-    with checkpoint_given_by("`teacher`"):
-        state = read_trained(path, models=[ROBERTA], tasks=None)
-        check_vocabulary(path, state, *vocabularies_of(task, [ROBERTA_TABLE]))
-        model, _, _ = build_trained(path, state, task=task)
-    model.requires_grad_(False)
-    teacher: torch.nn.Module = model
-    return teacher
+    state = read_trained(path, models=[ROBERTA], tasks=None)
+    check_vocabulary(path, state, *vocabularies_of(task, [ROBERTA_TABLE]))
+    teacher: torch.nn.Module = build_trained(path, state, task=task)[0]
+    return teacher.requires_grad_(False)

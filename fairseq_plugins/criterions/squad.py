@@ -42,10 +42,10 @@ class SquadCriterion(FairseqCriterion):
         reduction = "sum" if reduce else "none"
         loss = 0.5 * F.nll_loss(log_probs, targets, reduction=reduction)
         loss = loss if reduce else loss.sum(1)
-        found = (logits.argmax(1) == targets).all(1)
+        is_correct = (logits.argmax(1) == targets).all(1)
         logs = {
             "loss": loss.detach(),
-            "ncorrect": found.sum().detach(),
+            "ncorrect": is_correct.sum().detach(),
             "ntokens": sample["ntokens"],
             "nsentences": targets.size(0),
             "sample_size": targets.size(0),

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from fairseq_plugins.attention.multihead import FairseqMultiheadAttention
-from fairseq_plugins.common.vocabulary import ROBERTA_TABLE
+from fairseq_plugins.common.vocabulary import LABEL_DIGEST, ROBERTA_TABLE
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.absolute import Learned
 from fairseq_plugins.modules.bounds import check_numbers
@@ -37,7 +37,7 @@ from fairseq_plugins.modules.training_state import FreshTrainingState
 from fairseq_plugins.modules.vocabulary import (
     labels_of,
     record_dictionary,
-    record_labels,
+    record_option,
     vocabularies_of,
 )
 
@@ -220,7 +220,8 @@ class PERoberta(FreshTrainingState, LengthLimits, SeededSampling, RobertaModel):
         labels = labels_of(task)
         check_restored(args, vocabularies, labels)
         record_dictionary(args, vocabularies)
-        record_labels(args, labels)
+        if labels:
+            record_option(args, LABEL_DIGEST, labels)
         initial = pop_init_from(args)
         model = cls(args, PERobertaEncoder(args, task.source_dictionary))
         if initial is not None:

@@ -18,12 +18,12 @@ _COUNTS = ("_layers", "min_positions")  # at least 0
 
 
 def check_numbers(config: Any, model: str, fixed: Mapping[str, Any] | None = None) -> None:
-    """Check that probabilities, sizes and other numbers are in their ranges.
+    """Check that numeric options are in their ranges, and that fixed options are unchanged.
 
     Args:
         config: options of the model to build.
         model: registered name of the model.
-        fixed: options that must have one value, by name; None counts as unset.
+        fixed: the only supported value of some options, by name; None counts as unset.
 
     Raises:
         OptionError: naming the option, its bounds and its value.
@@ -42,8 +42,8 @@ def check_numbers(config: Any, model: str, fixed: Mapping[str, Any] | None = Non
         if value == 0 and option.default is None:  # 0 means unset
             continue
         if not (math.isfinite(value) and lowest <= value <= highest):
-            finite = lowest == -math.inf
-            bounds = "a finite number" if finite else f"from {lowest} to {highest}"
+            unbounded = lowest == -math.inf
+            bounds = "a finite number" if unbounded else f"from {lowest} to {highest}"
             raise OptionError(f"`{option.name}` must be {bounds}, but is {value} instead.")
 
 

@@ -5,8 +5,8 @@ fairseq would evaluate the option as Python code, even when it comes from a chec
 
 import re
 
-_NUMBERS = re.compile(r"\s*([0-9]+(?:\s*,\s*[0-9]+)*)\s*,?\s*", re.ASCII)
-_BRACKETS = {"[": "]", "(": ")"}
+_NUMBERS = r"\s*[0-9]+(?:\s*,\s*[0-9]+)*\s*,?\s*"
+_CUTOFFS = re.compile(rf"{_NUMBERS}|\[{_NUMBERS}\]|\({_NUMBERS}\)", re.ASCII)
 
 
 def parse_cutoffs(name: str, text: str | None) -> list[int] | None:
@@ -17,13 +17,9 @@ def parse_cutoffs(name: str, text: str | None) -> list[int] | None:
     """
     if text is None:
         return None
-    inner = text.strip()
-    if inner[:1] in _BRACKETS and inner.endswith(_BRACKETS[inner[:1]]):
-        inner = inner[1:-1]
-    match = _NUMBERS.fullmatch(inner)
-    if match is None:
+    if not _CUTOFFS.fullmatch(text.strip()):
         raise ValueError(
             f"`{name}` must be numbers joined by commas, as in 20000,60000, "
             f"but is {text!r} instead."
         )
-    return [int(number) for number in match[1].split(",")]
+    return [int(number) for number in re.findall("[0-9]+", text)]

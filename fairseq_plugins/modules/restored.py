@@ -1,6 +1,8 @@
 """Check that training resumes from a checkpoint of the same model and data."""
 
+import functools
 import logging
+import operator
 from collections.abc import Mapping, Sequence
 from filecmp import cmpfiles
 from pathlib import Path
@@ -135,14 +137,12 @@ def _check_restored(
 
 def _require_state(file: Path, checkpoint: Mapping[str, Any], *, with_data: bool) -> None:
     """Check that a checkpoint has the state that fairseq needs to resume."""
-    wanted: list[tuple[Any, ...]] = [("optimizer_history", -1, "num_updates")]
+    required: list[tuple[Any, ...]] = [("optimizer_history", -1, "num_updates")]
     if with_data:
-        wanted.append(("extra_state", "train_iterator", "epoch"))
-    for keys in wanted:
-        value: Any = checkpoint
+        required.append(("extra_state", "train_iterator", "epoch"))
+    for keys in required:
         try:
-            for key in keys:
-                value = value[key]
+            value: Any = functools.reduce(operator.getitem, keys, checkpoint)
         except (LookupError, TypeError):
             value = None
         if not isinstance(value, int) or not 0 <= value < _MOST_UPDATES:

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.option_field import option
-from fairseq_plugins.common.vocabulary import DIGEST, LABEL_DIGEST, Vocabulary, digest
+from fairseq_plugins.common.vocabulary import DIGEST, Vocabulary, digest
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ def record_dictionary(config: Any, vocabularies: Sequence[Vocabulary]) -> None:
             f"{paths} must have the words that the model was trained on, in their order, with the "
             f"digest {known}, but the digest is {ours}"
         )
-    _record(config, DIGEST, ours)
+    record_option(config, DIGEST, ours)
 
 
 def labels_of(task: Any) -> str:
@@ -77,15 +77,9 @@ def labels_of(task: Any) -> str:
     return digest(labels.symbols[labels.nspecial :])
 
 
-def record_labels(config: Any, labels: str) -> None:
-    """Record the digest of a task's class labels, if any, in a model's options."""
-    if labels:
-        _record(config, LABEL_DIGEST, labels)
-
-
-def _record(config: Any, name: str, value: str) -> None:
+def record_option(config: Any, name: str, value: str) -> None:
+    """Set an option of a model, also in the copy that fairseq saves in checkpoints."""
     setattr(config, name, value)
-    # The model is built from a copy of the options that fairseq saves.
     root = config._get_root() if OmegaConf.is_config(config) else None
     if root is not None and name in (root.get("model") or {}):
         root.model[name] = value
