@@ -107,22 +107,22 @@ def _baselines(
     return {s: {"unigram": {"ppl": round(v, 4)}} for s, v in ppl.items() if v is not None}
 
 
-def describe(found: MeasuredText, known: set[str]) -> dict[str, Any]:
+def describe(text: MeasuredText, known: set[str]) -> dict[str, Any]:
     """Describe a split for data.json; unknown words are those binarised as <unk>."""
-    unknown = sum(n for word, n in found.word_counts.items() if word not in known)
+    unknown = sum(n for word, n in text.word_counts.items() if word not in known)
     return {
-        "file": found.path.name,
-        "sha256": found.sha256,
-        "bytes": found.bytes,
-        "lines": found.lines,
-        "words": found.words,
+        "file": text.path.name,
+        "sha256": text.sha256,
+        "bytes": text.bytes,
+        "lines": text.lines,
+        "words": text.words,
         "unknown_words": unknown,
-        "unknown_rate": round(unknown / max(found.words, 1), 6),
+        "unknown_rate": round(unknown / max(text.words, 1), 6),
     }
 
 
 def split_into_subwords(
-    work: Path, found: Mapping[str, MeasuredText], merges: int
+    work: Path, texts: Mapping[str, MeasuredText], merges: int
 ) -> dict[str, MeasuredText]:
     """Learn a byte-pair encoding on the training split and apply it to every split.
 
@@ -132,14 +132,14 @@ def split_into_subwords(
     from subword_nmt.apply_bpe import BPE
 
     report(f"learning and applying {merges} merges")
-    with found["train"].path.open(encoding="utf-8", newline="\n") as text:
-        write_codes(work / "codes", count_words(text), merges)
+    with texts["train"].path.open(encoding="utf-8", newline="\n") as lines:
+        write_codes(work / "codes", count_words(lines), merges)
     with (work / "codes").open(encoding="utf-8", newline="\n") as codes:
         bpe = BPE(codes, glossaries=["<unk>"])
     (work / "pieces").mkdir()
     subwords = {}
-    for split, words in found.items():
-        with words.path.open(encoding="utf-8", newline="\n") as text:
-            lines = (bpe.process_line(line).encode() for line in text)
-            subwords[split] = copy_and_measure(lines, work / "pieces" / f"{split}.txt")
+    for split, text in texts.items():
+        with text.path.open(encoding="utf-8", newline="\n") as lines:
+            encoded = (bpe.process_line(line).encode() for line in lines)
+            subwords[split] = copy_and_measure(encoded, work / "pieces" / f"{split}.txt")
     return subwords

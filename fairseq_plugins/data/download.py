@@ -47,11 +47,11 @@ def download(
             ) from error
     candidate = target if target.exists() else part
     with candidate.open("rb") as stream:
-        found = hashlib.file_digest(stream, algorithm).hexdigest()
-    if expected not in (None, found):
+        digest = hashlib.file_digest(stream, algorithm).hexdigest()
+    if expected not in (None, digest):
         candidate.unlink()
         raise WorkError(
-            f"{target.name} from {url}: expected {algorithm} {expected}, found {found}; removed"
+            f"{target.name} from {url}: expected {algorithm} {expected}, found {digest}; removed"
         )
     return candidate.replace(target)
 

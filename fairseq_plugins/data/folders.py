@@ -87,11 +87,11 @@ def build_folders(
     for folder in folders:
         folder.refuse_foreign()
     with staging_folder(folders[0].path, resume) as work:
-        wanted = [folder for folder in folders if not folder.is_done()]
+        missing = [folder for folder in folders if not folder.is_done()]
         for folder in folders:
-            if folder not in wanted:
+            if folder not in missing:
                 folder.report_done()
-        yield work, wanted
+        yield work, missing
 
 
 @contextmanager

@@ -193,10 +193,10 @@ class _Words:
             if times < 1:
                 continue
             old = self._symbols[i]
-            found = _find(first, second, old)
-            new = self._replace(i, pair, found)
+            indices = _find(first, second, old)
+            new = self._replace(i, pair, indices)
             self._symbols[i] = new
-            self._count(_removed_pairs(pair, old, found), i, -1, changed)
+            self._count(_removed_pairs(pair, old, indices), i, -1, changed)
             self._count(_added_pairs(merged, new), i, 1, changed)
         counts = self.pairs.counts
         for other, change in changed.items():
@@ -204,14 +204,14 @@ class _Words:
         counts[pair] = 0
         self.pairs.queue(changed)
 
-    def _replace(self, i: int, pair: Pair, found: list[int]) -> Symbols:
+    def _replace(self, i: int, pair: Pair, indices: list[int]) -> Symbols:
         if i in self._spaced:
             pattern = rf"(?<!\S){re.escape(' '.join(pair))}(?!\S)"
             merged = "".join(pair)
             text = re.sub(pattern, lambda _: merged, " ".join(self._symbols[i]))
             return tuple(text.split(" "))
         symbols = list(self._symbols[i])
-        for position in reversed(found):
+        for position in reversed(indices):
             symbols[position : position + 2] = ["".join(pair)]
         return tuple(symbols)
 
@@ -229,19 +229,19 @@ class _Words:
 
 def _find(first: str, second: str, symbols: Symbols) -> list[int]:
     """Return the indices of a pair, from the left and without overlaps."""
-    found, i, last = [], 0, len(symbols) - 1
+    indices, i, last = [], 0, len(symbols) - 1
     while i < last:
         if symbols[i] == first and symbols[i + 1] == second:
-            found.append(i)
+            indices.append(i)
             i += 1
         i += 1
-    return found
+    return indices
 
 
-def _removed_pairs(pair: Pair, old: Symbols, found: list[int]) -> list[Pair]:
+def _removed_pairs(pair: Pair, old: Symbols, indices: list[int]) -> list[Pair]:
     """Return the pairs removed by a merge; one between two merged pairs counts once."""
     removed: list[Pair] = []
-    for i in found:
+    for i in indices:
         if i:
             removed.append((old[i - 1], old[i]))
         if i < len(old) - 2 and old[i + 2 : i + 4] != pair:

@@ -65,8 +65,8 @@ def make_mlm_folder(
     }
     names = given.files if given else FILES
     files = (*DATA_FILES, *(f"{BPE_FOLDER}/{name}" for name in names))
-    with build_folders(Folder(output, request, files)) as (work, wanted):
-        for folder in wanted:
+    with build_folders(Folder(output, request, files)) as (work, missing):
+        for folder in missing:
             (work / "raw").mkdir()
             raw = gather(work / "raw")
             for split in SPLITS:

@@ -66,39 +66,35 @@ def prepare_published(
     if mini_merges is not None:
         mini = output.with_name(output.name + "-mini")
         folders.append(Folder(mini, {**base, "merges": mini_merges}))
-    raw = None
     if source is not None:
-        raw = RawSource(source, corpus)
-        raw.require()
-    with build_folders(*folders) as (work, wanted):
-        if not wanted:
+        RawSource(source, corpus).require()
+    with build_folders(*folders) as (work, missing):
+        if not missing:
             return
-        raw = raw or RawSource(corpus.download(output.parent, url), corpus)
         (work / "raw").mkdir()
-        found = raw.unpack(work / "raw")
-        for folder in wanted:
+        location = source or corpus.download(output.parent, url)
+        raw = RawSource(location, corpus).unpack(work / "raw")
+        for folder in missing:
             merges = folder.request["merges"]
             size = corpus.dictionary_size if merges is None else None
-            _finish(folder, work, found, corpus.origin(source, url), workers, merges, size)
+            _finish(folder, work, raw, corpus.origin(source, url), workers, merges, size)
 
 
 def prepare_toy(output: Path, *, seed: int, sentences: Mapping[str, int], workers: int = 1) -> None:
     """Make the folder of the generated corpus: binarised splits, data.json, and text in raw/."""
     check_at_least(1, workers=workers)
     corpus = generated.describe(seed, sentences)
-    with build_folders(Folder(output, {"preparation": PREPARATION_VERSION, **corpus})) as (
-        work,
-        wanted,
-    ):
-        for folder in wanted:
-            found = generated.write_measured(work / "raw", seed=seed, sentences=sentences)
-            _finish(folder, work, found, {"generated": corpus["corpus"]}, workers, keep="raw")
+    folder = Folder(output, {"preparation": PREPARATION_VERSION, **corpus})
+    with build_folders(folder) as (work, missing):
+        if missing:
+            raw = generated.write_measured(work / "raw", seed=seed, sentences=sentences)
+            _finish(folder, work, raw, {"generated": corpus["corpus"]}, workers, keep="raw")
 
 
 def _finish(
     folder: Folder,
     work: Path,
-    found: Mapping[str, MeasuredText],
+    raw: Mapping[str, MeasuredText],
     origin: Mapping[str, Any],
     workers: int,
     merges: int | None = None,
@@ -109,13 +105,13 @@ def _finish(
 
     ``keep`` names a subfolder of ``work`` to include.
     """
-    text: Mapping[str, MeasuredText] = {s: without_carriage_returns(t) for s, t in found.items()}
+    text: Mapping[str, MeasuredText] = {s: without_carriage_returns(t) for s, t in raw.items()}
     max_words = None
     if merges is not None:
         text, max_words = split_into_subwords(work, text, merges), merges + ROOM_FOR_CHARACTERS
         keep = "codes"
     built, about = binarise(
-        work, found, text, workers, max_words=max_words, dictionary_size=dictionary_size
+        work, raw, text, workers, max_words=max_words, dictionary_size=dictionary_size
     )
     if keep is not None:
         (work / keep).rename(built / keep)

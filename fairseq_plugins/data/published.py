@@ -129,12 +129,12 @@ WIKITEXT_103_RAW = PublishedCorpus(
 )
 
 
-def check(found: MeasuredText, expected: ExpectedFile, name: str) -> None:
+def check(text: MeasuredText, expected: ExpectedFile, name: str) -> None:
     """Raise DataError naming the file and every differing value."""
     differing = [
-        f"{fact}: expected {value}, found {getattr(found, fact)}"
+        f"{fact}: expected {value}, found {getattr(text, fact)}"
         for fact, value in vars(expected).items()
-        if value not in (None, getattr(found, fact))
+        if value not in (None, getattr(text, fact))
     ]
     if differing:
         raise DataError(f"{name} is not the published file: " + "; ".join(differing))
@@ -174,7 +174,7 @@ class RawSource:
     def unpack(self, target: Path) -> dict[str, MeasuredText]:
         """Write the checked raw files into an existing folder; return statistics by split."""
         self.require()
-        found = {}
+        texts = {}
         for split in SPLITS:
             source = self._find(split)
             assert source is not None
@@ -182,8 +182,8 @@ class RawSource:
             report(f"reading and checking {name}")
             try:
                 with opening as lines:
-                    found[split] = copy_and_measure(lines, target / self.corpus.file_name(split))
+                    texts[split] = copy_and_measure(lines, target / self.corpus.file_name(split))
             except UnicodeDecodeError as error:
                 raise DataError(f"{name} in {self.location} is damaged: {error}") from error
-            check(found[split], self.corpus.files[split], name)
-        return found
+            check(texts[split], self.corpus.files[split], name)
+        return texts

@@ -121,7 +121,7 @@ class PositionalDecoder(TransformerDecoderBase):
         encoder_padding = _first(encoder_out, "encoder_padding_mask")
         if encoder_padding is not None and not has_padding(encoder_padding):
             encoder_padding = None
-        x, positions, own = self._embed(prev_output_tokens, incremental_state is not None)
+        x, positions, sampled = self._embed(prev_output_tokens, incremental_state is not None)
         across = None
         if encoder is not None:
             keys = Positions.of(encoder_padding, encoder.size(0), encoder.device)
@@ -129,14 +129,14 @@ class PositionalDecoder(TransformerDecoderBase):
         x = x.transpose(0, 1)
         inner_states, attn = [x], None
         for index, layer in enumerate(self.layers):
-            x = encode_layer_input(self, layer, x, own.index)
+            x = encode_layer_input(self, layer, x, sampled.index)
             need_weights = index == last_layer and layer.gives_weights
             x, weights, _ = layer(
                 x,
                 encoder,
                 across,
                 incremental_state,
-                self_attn_padding_mask=own,
+                self_attn_padding_mask=sampled,
                 need_attn=need_weights,
                 need_head_weights=need_weights,
             )
@@ -159,12 +159,12 @@ class PositionalDecoder(TransformerDecoderBase):
         padding = tokens.eq(self.padding_idx)
         padded = padding if has_padding(padding) else None
         positions = Positions.of(padded, tokens.size(1), tokens.device)
-        own = sample_positions(self, positions)
-        index = own.index
+        sampled = sample_positions(self, positions)
+        index = sampled.index
         if last_only:
             embedding = self.position_embedding
             window = embedding.embed_window if embedding is not None else 1
-            tokens, index = _last(tokens, own, padding, window)
+            tokens, index = _last(tokens, sampled, padding, window)
         x = self.embed_scale * self.embed_tokens(tokens.contiguous())
         if self.quant_noise is not None:
             x = self.quant_noise(x)
@@ -173,10 +173,10 @@ class PositionalDecoder(TransformerDecoderBase):
         if self.position_embedding is not None:
             x = self.position_embedding.embed(x, index, tokens=tokens)
         if last_only:
-            x, positions, own = x[:, -1:], positions.last(len(x)), own.last(len(x))
+            x, positions, sampled = x[:, -1:], positions.last(len(x)), sampled.last(len(x))
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
-        return self.dropout_module(x), positions, own
+        return self.dropout_module(x), positions, sampled
 
     def max_positions(self) -> int:
         """Return the longest sequence; fairseq truncates or rejects longer ones."""

@@ -1,4 +1,4 @@
-"""Description of what a model computes, read from its options, and comparison of two models.
+"""Description of a model's computation, read from its options, and comparison of two models.
 
 Weights do not suffice for this: those of `rope` and `alibi` have the same names and shapes, and so
 do those of four and of eight heads.
@@ -90,7 +90,7 @@ class AttentionSite:
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """Description of what a model computes, to compare models.
+    """Description of a model's computation, to compare models.
 
     Attributes:
         model: registered name.
@@ -228,7 +228,7 @@ class Options:
 
 
 def describe(options: Any, task: Any = None, model: str | None = None) -> ModelDescription:
-    """Describe what a model computes.
+    """Describe the computation of a model.
 
     Args:
         options: model options, as fairseq holds them or stores them in a checkpoint.
@@ -258,7 +258,7 @@ def describe(options: Any, task: Any = None, model: str | None = None) -> ModelD
 
 
 def describe_checkpoint(path: Path, checkpoint: Mapping[str, Any]) -> ModelDescription:
-    """Describe what the model of a checkpoint computes.
+    """Describe the computation of a checkpoint's model.
 
     Args:
         path: path of the checkpoint, for error messages.

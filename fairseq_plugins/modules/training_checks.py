@@ -91,14 +91,14 @@ def _check_data(root: Any, task: Any) -> None:
 
 
 def _prefixes(folder: Path, pattern: str, options: Any) -> list[Path]:
-    """Return the paths of binarised files without suffix; of a translation, both sides'."""
-    found = {
+    """Return the paths of binarised files without suffix, for translation of both languages."""
+    prefixes = {
         path.with_suffix("") for end in ("bin", "idx") for path in folder.glob(f"{pattern}.{end}")
     }
     sides = [f".{options.get(side)}" for side in ("source_lang", "target_lang")]
     other = dict(zip(sides, reversed(sides), strict=True))
-    found |= {path.with_suffix(other[path.suffix]) for path in found if path.suffix in other}
-    return sorted(found)
+    prefixes |= {path.with_suffix(other[path.suffix]) for path in prefixes if path.suffix in other}
+    return sorted(prefixes)
 
 
 def _symbols(options: Any, task: Any, index: Path) -> int | None:

@@ -48,19 +48,19 @@ def record_dictionary(config: Any, vocabularies: Sequence[Vocabulary]) -> None:
         CheckpointError: the options come from a checkpoint with other dictionaries.
     """
     ours = digest(*(vocabulary.symbols for vocabulary in vocabularies))
-    known = getattr(config, DIGEST, "")
+    recorded = getattr(config, DIGEST, "")
     root = config._get_root() if OmegaConf.is_config(config) else None
     # fairseq sets this flag only on configs that it reads from a checkpoint.
-    if not known and root is not None and root._get_flag("allow_objects"):
+    if not recorded and root is not None and root._get_flag("allow_objects"):
         logger.warning(
             "the checkpoint does not record its dictionary; assuming that of the data without a "
             "check"
         )
-    if known not in ("", ours):
+    if recorded not in ("", ours):
         paths = " and ".join(str(vocabulary.path) for vocabulary in vocabularies)
         raise CheckpointError(
             f"{paths} must have the words that the model was trained on, in their order, with the "
-            f"digest {known}, but the digest is {ours}"
+            f"digest {recorded}, but the digest is {ours}"
         )
     record_option(config, DIGEST, ours)
 
