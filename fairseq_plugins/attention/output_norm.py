@@ -27,7 +27,7 @@ class OutputNorm(nn.Module):
 
     Attributes:
         weight: (H D,), initially 1.
-        bias: (H D,), initially 0; None of an RMS norm.
+        bias: (H D,), initially 0; None for an RMS norm.
     """
 
     def __init__(

@@ -12,6 +12,7 @@ from pathlib import Path
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.files import UNPACKING_ERRORS, open_packed
 from fairseq_plugins.data.folders import SPLITS
+from fairseq_plugins.data.options import check_folder
 
 SUFFIXES = (".txt", ".txt.xz")
 # Words in file names that denote a split.
@@ -156,8 +157,7 @@ def find_files(
         DataError: missing folder or file, or no text at all.
         OptionError: a file is in two splits.
     """
-    if not folder.is_dir():
-        raise DataError(f"--from must be an existing folder, but is {folder}")
+    check_folder(folder)
     files = {split: [folder / name for name in chosen.get(split, ())] for split in SPLITS}
     for split, paths in files.items():
         for path in paths:

@@ -19,12 +19,13 @@ _PART_OF_A_CHARACTER = "\ufffd"  # decoding of an incomplete character
 
 
 class WordStartMask:
-    """Mask of the subwords of a sample that begin a word, in place of fairseq's by vocabulary.
+    """Mask of word starts in a sample of subwords.
 
-    A subword begins a word after white space, which GPT-2's subwords contain. As in BERT's
-    tokenizer, every punctuation mark or symbol is a word of its own, so what follows it begins a
-    word as well. Special symbols stand alone; fairseq's mask, which ignores neighbours, would join
-    <s> and the first word of a line. Incomplete characters count as letters.
+    It replaces fairseq's mask, which has one value for each dictionary entry, ignores neighbours,
+    and would join <s> and the first word of a line. A subword begins a word after white space,
+    which GPT-2's subwords contain. As in BERT's tokenizer, every punctuation mark or symbol is a
+    word, so the next subword begins a word as well. Special symbols are words too. Incomplete
+    characters count as letters.
 
     Args:
         texts: text of each dictionary entry, empty for special symbols.

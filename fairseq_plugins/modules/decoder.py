@@ -62,7 +62,7 @@ class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
         return build_layer_attention(*self._cross_parts, cfg, "cross")
 
     def make_generation_fast_(self, need_attn: bool = False, **kwargs: Any) -> None:
-        """As fairseq's; request attention weights only from attentions that compute them."""
+        """Prepare as fairseq does, but request weights only from attentions that compute them."""
         self.need_attn = need_attn and self.gives_weights
 
 

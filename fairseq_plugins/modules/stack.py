@@ -105,8 +105,8 @@ def check_cross_encoding(name: str) -> None:
             )
         if hasattr(get_entry(part).cls, "reposition"):
             raise IncompatibleEncodingError(
-                f"cross-attention cannot use the encoding {part!r}: it draws positions of one "
-                "sequence only, and the other would keep its own."
+                f"cross-attention cannot use the encoding {part!r}: it draws new positions for one "
+                "sequence, but cross-attention relates two."
             )
 
 
@@ -133,7 +133,7 @@ def build_cross_encodings(
 
 
 def _check_absolute(name: str, side: str, *, off: bool, learned: bool, replaced: bool) -> None:
-    """Check that fairseq's options of its own embedding are not set without effect."""
+    """Check that the options of fairseq's own position embedding have an effect."""
     if off and any("embed" in get_entry(part).hooks for part in expand_name(name)):
         raise ValueError(
             "`no_token_positional_embeddings` must be False with an absolute position_encoding, "

@@ -30,7 +30,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "task.mask_prob": (0, 1),
     "common.log_interval": (1, _LARGEST),
 }
-_HALVES = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
+_HALF_PRECISION = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
 
 
 def check_training(config: Any, task: Any) -> None:
@@ -61,7 +61,7 @@ def check_training(config: Any, task: Any) -> None:
 
 
 def _check_precision(common: Any) -> None:
-    for name in _HALVES if common.get("cpu") else ():
+    for name in _HALF_PRECISION if common.get("cpu") else ():
         if common.get(name):
             raise OptionError(
                 f"`common.{name}` must be off on a CPU (common.cpu), which computes in float32."

@@ -46,9 +46,9 @@ class PEMaskedLMConfig(MaskedLMConfig):
 class PEMaskedLMTask(MaskedLMTask):
     """fairseq's ``masked_lm`` task with a working ``--mask-whole-words``.
 
-    fairseq's own whole-word masking reads options from ``self.args``, which is not set. Here
-    ``--mask-prob`` is then the share of words, and all subwords of a word are masked, replaced or
-    kept together.
+    fairseq's own whole-word masking fails, since it reads options from ``self.args``, which is not
+    set. With whole words, ``--mask-prob`` is the share of words, and all subwords of a word are
+    masked, replaced or kept together.
     """
 
     cfg: PEMaskedLMConfig

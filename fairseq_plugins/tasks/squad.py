@@ -74,8 +74,8 @@ class SquadTask(FairseqTask):
         model = super().build_model(cfg, from_checkpoint)
         if not hasattr(model, "register_span_head"):
             raise ValueError(
-                f"task squad needs a model with span heads, as pe_roberta, "
-                f"but the model is a {type(model).__name__}"
+                "`model` must have span heads, as pe_roberta has, for the task squad, but is a "
+                f"{type(model).__name__}"
             )
         model.register_span_head(self.cfg.span_head_name)
         return model

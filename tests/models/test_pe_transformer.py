@@ -238,7 +238,7 @@ def _reason(place: str, attention: str, encoding: str) -> str | None:
     """A part of the message with which a combination is refused; None where it is not."""
     entry = ENCODINGS[encoding]
     if place == "cross" and any(hasattr(cls, "reposition") for cls in entry.classes):
-        return "it draws positions of one sequence"
+        return "it draws new positions for one sequence"
     if place == "cross" and "embed" in entry.hooks:
         return "its hook `embed` acts on the input of a stack"
     missing = sorted(entry.hooks - ATTENTIONS[attention].supported_hooks)
