@@ -60,10 +60,8 @@ def append_state(state: State, new: State) -> State:
     ``k``, ``v`` and ``content_k`` may have more rows (free capacity) than ``k_positions``.
     """
     used = state["k_positions"].size(1)
-    result: State = {}
-    for name in ("k", "v", "content_k"):
-        if name in new:
-            result[name] = append_rows(state[name], used, new[name])
+    names = [name for name in ("k", "v", "content_k") if name in new]
+    result = {name: append_rows(state[name], used, new[name]) for name in names}
     result["k_positions"] = torch.cat((state["k_positions"], new["k_positions"]), dim=1)
     if "key_padding_mask" in state or "key_padding_mask" in new:
         masks = [

@@ -4,6 +4,7 @@ python -m fairseq_plugins.data.prepare_mlm gpt2_bpe|text|wikitext103|toy [option
 """
 
 import argparse
+import functools
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -143,10 +144,7 @@ def prepare_toy(
     output: Path, *, seed: int, sentences: Mapping[str, int], merges: int, workers: int = 1
 ) -> None:
     """Make a data folder of the generated corpus with subwords learned from it."""
-
-    def gather(target: Path) -> dict[str, MeasuredText]:
-        return generated.write_measured(target, seed=seed, sentences=sentences)
-
+    gather = functools.partial(generated.write_measured, seed=seed, sentences=sentences)
     about = generated.describe(seed, sentences)
     origin = {"generated": about["corpus"]}
     make_mlm_folder(output, about, gather, origin, workers, merges=merges)

@@ -216,6 +216,5 @@ KINDS: dict[str, tuple[Callable[[Random], Sentence], float]] = {
 def generate(seed: int | str, count: int) -> list[Sentence]:
     """Generate `count` sentences; the same seed gives the same ones."""
     rng = Random(seed)
-    writers = [writer for writer, _ in KINDS.values()]
-    shares = [share for _, share in KINDS.values()]
+    writers, shares = zip(*KINDS.values(), strict=True)
     return [writer(rng) for writer in rng.choices(writers, shares, k=count)]

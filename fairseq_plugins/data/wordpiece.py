@@ -198,8 +198,8 @@ def _without_special_tokens(path: Path, content: Mapping[str, Any]) -> dict[str,
         raise DataError(
             f"{path} must have continuing_subword_prefix {_CONTINUES!r}, but has {prefix!r}"
         )
-    none = {"truncation": None, "padding": None, "post_processor": None, "added_tokens": []}
-    return {**content, **none}
+    removed = dict.fromkeys(("truncation", "padding", "post_processor"))
+    return {**content, **removed, "added_tokens": []}
 
 
 def _from_vocabulary(path: Path, config: Path) -> dict[str, Any]:
