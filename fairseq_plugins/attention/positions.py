@@ -39,7 +39,7 @@ def make_positions(
 
 
 def check_padding_mask(name: str, mask: Tensor, length: int) -> None:
-    """Check a padding mask; a mask with ones at tokens, often integers, is an error.
+    """Check the type and length of a padding mask; one with 1 at tokens would be inverted.
 
     Raises:
         ValueError: it is not bool, or not (B, ``length``).

@@ -26,7 +26,8 @@ from fairseq_plugins.kernels.softmax import can_go_by_head, softmax_by_head, sof
 
 ADDED = frozenset({"attn_bias", "relative_logits", "log_decay"})
 # Number of values added to the logits (heads x queries x keys) from which on queries are processed
-# in blocks. With gradients blocks are slower, since backward computes the values again.
+# in blocks. Blocks are faster without gradients, but slower with them, since backward computes the
+# values again.
 MANY_ADDED = 2**24
 MANY_ADDED_IN_TRAINING = 2**27
 BLOCK = 256

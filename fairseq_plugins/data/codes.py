@@ -22,10 +22,10 @@ class _KnownWords(dict[str, str]):
         self._split = split
 
     def __missing__(self, word: str) -> str:
-        pieces = self._split(word)
+        subwords = self._split(word)
         if len(self) < KNOWN_WORDS:
-            self[word] = pieces
-        return pieces
+            self[word] = subwords
+        return subwords
 
 
 class Codes:
@@ -58,14 +58,14 @@ class Codes:
         return " ".join([known[word] for word in tokens.strip().split(" ") if word])
 
     def _split_word(self, word: str) -> str:
-        pieces = " ".join(self._bpe.segment_tokens([word]))
+        subwords = " ".join(self._bpe.segment_tokens([word]))
         self._bpe.cache.clear()  # an unlimited second cache
-        return pieces
+        return subwords
 
-    def can_make(self, piece: str) -> bool:
+    def can_make(self, subword: str) -> bool:
         """Return whether a subword is a single character or the result of a merge."""
-        text = piece.removesuffix(SEPARATOR)
-        return len(text) <= 1 or (text if text != piece else text + WORD_END) in self.merged
+        text = subword.removesuffix(SEPARATOR)
+        return len(text) <= 1 or (text if text != subword else text + WORD_END) in self.merged
 
 
 def join_pieces(line: str) -> str:

@@ -52,18 +52,18 @@ def make_mlm_folder(
     Raises:
         DataError: anything missing or damaged; nothing is then written.
     """
-    given = load_tokenizer(tokenizer) if tokenizer else None
+    loaded = load_tokenizer(tokenizer) if tokenizer else None
     check_at_least(1, workers=workers)
-    if given is None:
+    if loaded is None:
         check_at_least(1, merges=0 if merges is None else merges)
     request = {
         "preparation": PREPARATION_VERSION,
         "task": "masked_lm",
         **about,
         "merges": merges,
-        **({"pieces": given.sums()} if given else {}),
+        **({"pieces": loaded.sums()} if loaded else {}),
     }
-    names = given.files if given else FILES
+    names = loaded.files if loaded else FILES
     files = (*DATA_FILES, *(f"{BPE_FOLDER}/{name}" for name in names))
     with build_folders(Folder(output, request, files)) as (work, missing):
         for folder in missing:
@@ -73,8 +73,8 @@ def make_mlm_folder(
                 if not raw[split].words:
                     raise DataError(f"the {split} split has no text")
             (work / BPE_FOLDER).mkdir()
-            if given:
-                given.copy(work / BPE_FOLDER)
+            if loaded:
+                loaded.copy(work / BPE_FOLDER)
             elif merges is not None:
                 _learn(merges, raw["train"].path, work / BPE_FOLDER)
             encoded = _encode(work, raw, workers)

@@ -115,10 +115,8 @@ class PETransformer(FreshTrainingState, LengthLimits, SeededSampling, Transforme
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Module) -> PositionalDecoder:
         """Build the decoder with its own encoding, attention and cross-attention."""
-        sites = cfg.sites
-        return PositionalDecoder(
-            cfg, sites["decoder"], tgt_dict, embed_tokens, cross=sites["cross"]
-        )
+        options, cross = cfg.sites["decoder"], cfg.sites["cross"]
+        return PositionalDecoder(cfg, options, tgt_dict, embed_tokens, cross=cross)
 
     def prepare_for_inference_(self, cfg: Any) -> None:
         """Prepare as fairseq does, and seed stochastic encodings.
