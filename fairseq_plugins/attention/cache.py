@@ -61,7 +61,7 @@ def append_state(state: State, new: State) -> State:
     """
     used = state["k_positions"].size(1)
     names = [name for name in ("k", "v", "content_k") if name in new]
-    result = {name: append_rows(state[name], used, new[name]) for name in names}
+    result: State = {name: append_rows(state[name], used, new[name]) for name in names}
     result["k_positions"] = torch.cat((state["k_positions"], new["k_positions"]), dim=1)
     if "key_padding_mask" in state or "key_padding_mask" in new:
         masks = [
