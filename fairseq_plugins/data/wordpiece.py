@@ -129,7 +129,7 @@ class WordPieceTokenizer:
         return indices
 
     def tokenize(self, line: str) -> list[str]:
-        """Split a line into dictionary entries; special tokens in its text become <unk>."""
+        """Split a line into dictionary entries, of which only <unk> may be a special symbol."""
         tokens = self._tokenizer.encode(line, add_special_tokens=False).tokens
         return [_UNKNOWN if token in SYMBOLS else token for token in tokens]
 
