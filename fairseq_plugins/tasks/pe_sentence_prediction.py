@@ -1,4 +1,4 @@
-"""Task ``pe_sentence_prediction``: fairseq's ``sentence_prediction``, optionally by length."""
+"""Task ``pe_sentence_prediction``: fairseq's ``sentence_prediction`` with batching by length."""
 
 from dataclasses import dataclass
 from pathlib import Path
