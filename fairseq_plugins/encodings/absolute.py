@@ -47,14 +47,7 @@ class Absolute(PositionEncoding):
         """Return the vectors p_s: (B or 1, T) -> (B or 1, T, C) float32."""
         raise NotImplementedError
 
-    def embed(
-        self,
-        x: Tensor,
-        positions: Tensor,
-        *,
-        lengths: Tensor | None = None,
-        tokens: Tensor | None = None,
-    ) -> Tensor:
+    def embed(self, x: Tensor, positions: Tensor, **_: Tensor | None) -> Tensor:
         """Add p to x: (B, T, C) -> (B, T, C)."""
         return x + self.rows(positions).to(x.dtype)
 

@@ -5,7 +5,7 @@ Write an encoding: the three hooks you will need. A new file in this package, a 
 
 - ``embed(x, positions)``: an absolute encoding, added to the token embeddings::
 
-      def embed(self, x, positions, *, lengths=None, tokens=None):
+      def embed(self, x, positions, **_):  # lengths and tokens, which few encodings need
           return x + self.table[positions]
 
 - ``transform_query(q, positions)``: a relative encoding under softmax and linear attention. Write
@@ -168,8 +168,8 @@ class PositionEncoding(nn.Module):
     ) -> Tensor:
         """Add absolute positions to token embeddings: (B, T, C) -> (B, T, C).
 
-        ``lengths`` (B,) int64 are the lengths without padding and ``tokens`` (B, T) the token ids;
-        few encodings need them.
+        ``lengths`` (B,) int64 are the lengths without padding and ``tokens`` (B, T) the token ids.
+        An encoding names those that it needs; ``**_`` takes the others.
         """
         return x
 

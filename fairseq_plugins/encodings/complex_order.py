@@ -71,12 +71,7 @@ class ComplexOrder(PositionEncoding):
         self.frequencies = nn.Parameter(frequencies.repeat(context.vocab_size, 1))
 
     def embed(
-        self,
-        x: Tensor,
-        positions: Tensor,
-        *,
-        lengths: Tensor | None = None,
-        tokens: Tensor | None = None,
+        self, x: Tensor, positions: Tensor, *, tokens: Tensor | None = None, **_: Tensor | None
     ) -> Tensor:
         """Map [r; theta] to [r cos; r sin]: (B, T, C) -> (B, T, C), words from ``tokens`` (B, T).
 

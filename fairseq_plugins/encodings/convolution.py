@@ -80,14 +80,7 @@ class Convolution(PositionEncoding):
         draws = torch.rand(context.embed_dim, kernel_size, generator=context.generator)
         self.weight = nn.Parameter((2 * draws - 1) * kernel_size**-0.5)
 
-    def embed(
-        self,
-        x: Tensor,
-        positions: Tensor,
-        *,
-        lengths: Tensor | None = None,
-        tokens: Tensor | None = None,
-    ) -> Tensor:
+    def embed(self, x: Tensor, positions: Tensor, **_: Tensor | None) -> Tensor:
         """Add conv(x) to x: (B, T, C) -> (B, T, C)."""
         total, stretches = torch.zeros((), device=x.device), stretches_of(positions)
         for offset, weight in zip(self.offsets, widened(self.weight).unbind(1), strict=True):

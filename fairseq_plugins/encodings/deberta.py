@@ -241,14 +241,7 @@ class DebertaWithMaskDecoder(DeBERTa):
             return frozenset({num_layers - 1})
         return frozenset(range(max(num_layers - self.LAYERS, 0), num_layers))
 
-    def embed(
-        self,
-        x: Tensor,
-        positions: Tensor,
-        *,
-        lengths: Tensor | None = None,
-        tokens: Tensor | None = None,
-    ) -> Tensor:
+    def embed(self, x: Tensor, positions: Tensor, **_: Tensor | None) -> Tensor:
         """Add p to x: (B, T, C) -> (B, T, C).
 
         Raises:

@@ -25,13 +25,6 @@ class Product(Learned):
         with torch.no_grad():
             self.weight.add_(1.0)
 
-    def embed(
-        self,
-        x: Tensor,
-        positions: Tensor,
-        *,
-        lengths: Tensor | None = None,
-        tokens: Tensor | None = None,
-    ) -> Tensor:
+    def embed(self, x: Tensor, positions: Tensor, **_: Tensor | None) -> Tensor:
         """Multiply x by p: (B, T, C) -> (B, T, C)."""
         return (x * self.rows(positions)).to(x.dtype)

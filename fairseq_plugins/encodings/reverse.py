@@ -56,12 +56,7 @@ class LengthAware(PositionEncoding):
         raise NotImplementedError
 
     def embed(
-        self,
-        x: Tensor,
-        positions: Tensor,
-        *,
-        lengths: Tensor | None = None,
-        tokens: Tensor | None = None,
+        self, x: Tensor, positions: Tensor, *, lengths: Tensor | None = None, **_: Tensor | None
     ) -> Tensor:
         """Add p to x: (B, T, C) -> (B, T, C), for lengths (B,) without padding.
 
