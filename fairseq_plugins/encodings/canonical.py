@@ -55,21 +55,19 @@ def canonical_form(encoding: PositionEncoding, offset: int) -> tuple[Primitive, 
             f"`offset` must be at most 0 for {encoding.label!r}, but is {offset} instead: "
             f"{encoding.bidirectional_refusal}."
         )
-    q_position, k_position = max(-offset, 0), max(offset, 0)
+    x = _probes(encoding)
+    q_at, k_at = (torch.full((1, x.size(2)), at) for at in (max(-offset, 0), max(offset, 0)))
     with torch.no_grad():
-        scores = _transformed(encoding, q_position, k_position)
+        q, k = encoding.transform_query(x, q_at), encoding.transform_key(x, k_at)
+        scores = _affine((q @ k.mT)[0])
         if "log_decay" in encoding.hooks:
             scores = scores * (encoding.log_decay().double() * -offset).exp().view(-1, 1, 1)
         if "relative_logits" in encoding.hooks:
-            scores = scores + _relative(encoding, q_position, k_position)
+            scores = scores + _affine(encoding.relative_logits(x, x, q_at, k_at)[0].double())
         if "attn_bias" in encoding.hooks:
-            bias = encoding.attn_bias(_at(q_position, 1), _at(k_position, 1))
+            bias = encoding.attn_bias(q_at[:, :1], k_at[:, :1])
             scores[:, :1, :1] += bias[0].double() / encoding.logit_scale()
     return _split(scores)
-
-
-def _at(position: int, count: int) -> Tensor:
-    return torch.full((1, count), position)
 
 
 def _probes(encoding: PositionEncoding) -> Tensor:
@@ -79,28 +77,11 @@ def _probes(encoding: PositionEncoding) -> Tensor:
     return basis.expand(1, heads, -1, -1)
 
 
-def _transformed(encoding: PositionEncoding, q_position: int, k_position: int) -> Tensor:
-    """Return q~.k~ as an affine form (H, 1 + D, 1 + D); row and column 0 are the constant."""
-    q = k = _probes(encoding)
-    if "transform_query" in encoding.hooks:
-        q = encoding.transform_query(q, _at(q_position, q.size(2)))
-    if "transform_key" in encoding.hooks:
-        k = encoding.transform_key(k, _at(k_position, k.size(2)))
-    return _affine((q @ k.mT)[0])
-
-
-def _relative(encoding: PositionEncoding, q_position: int, k_position: int) -> Tensor:
-    """Return ``relative_logits`` as an affine form (H, 1 + D, 1 + D)."""
-    probes = _probes(encoding)
-    count = probes.size(2)
-    values = encoding.relative_logits(
-        probes, probes, _at(q_position, count), _at(k_position, count)
-    )
-    return _affine(values[0].double())
-
-
 def _affine(values: Tensor) -> Tensor:
-    """Compute the coefficients of c + a.q + b.k + q^T W k from its values at the probes."""
+    """Compute the coefficients of c + a.q + b.k + q^T W k from its values at the probes.
+
+    Both are (H, 1 + D, 1 + D); row and column 0 of the coefficients belong to the constant 1.
+    """
     form = values.clone()
     form[:, 1:, :] -= values[:, :1, :]
     form[:, :, 1:] -= form[:, :, :1].clone()
