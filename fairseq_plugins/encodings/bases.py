@@ -46,13 +46,6 @@ class Basis(nn.Module):
         """Return P^T x, the inverse of a real P: (..., D) -> (..., D)."""
         raise NotImplementedError
 
-    def matrix(self, v: Tensor | None) -> Tensor:
-        """Return P as (D, D) complex128."""
-        columns = self.change(torch.eye(self.dim, dtype=torch.float64), v).double().mT
-        if not self.is_complex:
-            return columns.to(torch.complex128)
-        return torch.complex(columns[: self.dim], columns[self.dim :])
-
 
 class Identity(Basis):
     """The identity, P = I."""

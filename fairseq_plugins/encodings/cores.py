@@ -34,10 +34,6 @@ class Core(nn.Module):
         """Return Lambda(s) x: (B, H, T, D or 2D) -> (B, H, T, D or 2D)."""
         raise NotImplementedError
 
-    def matrix(self, position: int, dim: int, tensor: Tensor | None) -> Tensor:
-        """Return Lambda(s) as (D, D) complex128."""
-        raise NotImplementedError
-
 
 class Angles(Core):
     """A Lambda(s) of angles s theta, with theta learned or fixed.
@@ -70,11 +66,6 @@ class Angles(Core):
             cos, sin = turns.cos().to(wide), turns.sin().to(wide)
         return cos.unsqueeze(1), sin.unsqueeze(1)
 
-    def _at(self, position: int, theta: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return cosines and sines (n,) float64 at one position."""
-        cos, sin = self.cos_sin(torch.tensor([[position]]), theta)
-        return cos.flatten().double(), sin.flatten().double()
-
 
 def _cos_sin(positions: Tensor, angles: Formula) -> Tensor:
     """Return cosines and sines of positions times angles: (...) -> (..., 2, n)."""
@@ -93,26 +84,9 @@ class Rotation(Angles):
         super().__init__(angles, count, is_learned=is_learned)
         self.layout = layout
 
-    @property
-    def rotated_dim(self) -> int:
-        """Number of rotated features."""
-        return 2 * self.count
-
     def advance(self, x: Tensor, positions: Tensor, tensor: Tensor | None) -> Tensor:
         cos, sin = self.cos_sin(positions, tensor)
         return rotate(x, cos, sin, self.layout)
-
-    def matrix(self, position: int, dim: int, tensor: Tensor | None) -> Tensor:
-        result = torch.eye(dim, dtype=torch.complex128)
-        pairs = range(0, self.rotated_dim, 2)
-        first, step = (pairs, 1)
-        if self.layout == "half_split":
-            first, step = range(self.rotated_dim // 2), self.rotated_dim // 2
-        for i, cos, sin in zip(first, *self._at(position, tensor), strict=True):
-            j = i + step
-            result[i, i] = result[j, j] = cos
-            result[i, j], result[j, i] = -sin, sin
-        return result
 
 
 class Phase(Angles):
@@ -127,9 +101,6 @@ class Phase(Angles):
             return torch.cat((x * cos, x * sin), dim=-1).to(x.dtype)
         real, imag = x.chunk(2, dim=-1)
         return torch.cat((real * cos - imag * sin, real * sin + imag * cos), dim=-1).to(x.dtype)
-
-    def matrix(self, position: int, dim: int, tensor: Tensor | None) -> Tensor:
-        return torch.diag(torch.complex(*self._at(position, tensor)))
 
 
 class Permutation(Core):
@@ -155,9 +126,3 @@ class Permutation(Core):
         """Return Lambda(s) x: (B, H, T, D), or both halves of (B, H, T, 2D)."""
         assert tensor is not None
         return self.powers(x, tensor, positions)
-
-    def matrix(self, position: int, dim: int, tensor: Tensor | None) -> Tensor:
-        power = torch.eye(dim, dtype=torch.complex128)
-        for _ in range(position):
-            power = power[tensor]
-        return power

@@ -75,15 +75,6 @@ class LRPE(PositionEncoding):
         """Return Lambda(s) x: (B, H, T, D or 2D) -> (B, H, T, D')."""
         return self.core.advance(x, positions, getattr(self, self.core.tensor))
 
-    def matrix(self, position: int) -> Tensor:
-        """Return W_s = P^H Lambda(s) P of one position, (D, D) complex128.
-
-        For analysis and tests.
-        """
-        dim, tensor = self.context.head_dim, getattr(self, self.core.tensor)
-        basis = self.basis.matrix(self.v)
-        return basis.mH @ self.core.matrix(position, dim, tensor) @ basis
-
 
 def build_lrpe(context: EncodingContext, basis: Basis, core: Core) -> LRPE:
     """Build the encoding of P and Lambda, in the fastest version for the two."""

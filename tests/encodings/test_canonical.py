@@ -6,6 +6,7 @@ import torch
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.encodings import ENCODINGS, build_encoding
 from fairseq_plugins.encodings.canonical import canonical_form
+from tests.encodings.lrpe_matrices import matrix
 
 HEADS, DIM = 2, 6
 RELATIVE = [name for name, entry in ENCODINGS.items() if entry.facts.is_relative]
@@ -78,7 +79,7 @@ def test_lrpe_has_one_unitary_primitive(name):
     """W_{t-s} = W_s^H W_t of the definition (Eq. 14), in real form."""
     encoding = build(name)
     (primitive,) = canonical_form(encoding, 5)
-    expected = encoding.matrix(5).real.expand(HEADS, -1, -1)
+    expected = matrix(encoding, 5).real.expand(HEADS, -1, -1)
     torch.testing.assert_close(primitive.matrix, expected, rtol=1e-5, atol=1e-6)
 
 

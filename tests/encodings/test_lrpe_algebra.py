@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.encodings import ENCODINGS, build_encoding
 from fairseq_plugins.encodings.unitary import LRPE
+from tests.encodings.lrpe_matrices import matrix
 
 DIM = 6
 TYPES = [name for name, entry in ENCODINGS.items() if entry.cls is LRPE]
@@ -63,7 +64,7 @@ positions = st.integers(0, 300)
 
 def relative(encoding: LRPE, offset: int) -> Tensor:
     """W_{offset}, of which negative powers are the adjoints."""
-    return encoding.matrix(offset) if offset >= 0 else encoding.matrix(-offset).mH
+    return matrix(encoding, offset) if offset >= 0 else matrix(encoding, -offset).mH
 
 
 def scores(encoding: LRPE, q: Tensor, k: Tensor, at: Tensor) -> Tensor:
@@ -73,7 +74,7 @@ def scores(encoding: LRPE, q: Tensor, k: Tensor, at: Tensor) -> Tensor:
 
 def check_algebra(encoding: LRPE, s: int, t: int) -> None:
     identity = torch.eye(encoding.context.head_dim, dtype=torch.complex128)
-    w_s, w_t = encoding.matrix(s), encoding.matrix(t)
+    w_s, w_t = matrix(encoding, s), matrix(encoding, t)
     # The tables are float32, so cosines and sines are exact to 6e-8.
     torch.testing.assert_close(w_s.mH @ w_s, identity, atol=1e-6, rtol=0)
     torch.testing.assert_close(w_s.mH @ w_t, relative(encoding, t - s), atol=2e-6, rtol=0)
@@ -120,7 +121,7 @@ def test_scores_of_the_named_types_are_those_of_the_matrices(name, dim):
 @every_member
 def test_position_zero_is_the_identity(encoding):
     identity = torch.eye(DIM, dtype=torch.complex128)
-    torch.testing.assert_close(encoding.matrix(0), identity, atol=1e-12, rtol=0)
+    torch.testing.assert_close(matrix(encoding, 0), identity, atol=1e-12, rtol=0)
     q, k = torch.randn(2, 1, 2, 3, DIM, dtype=torch.float64)
     at = torch.zeros(1, 3, dtype=torch.long)
     torch.testing.assert_close(scores(encoding, q, k, at), q @ k.mT)

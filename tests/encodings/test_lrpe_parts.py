@@ -15,6 +15,7 @@ from fairseq_plugins.encodings.cores import Permutation, Phase, Rotation
 from fairseq_plugins.encodings.frequencies import theta
 from fairseq_plugins.encodings.permutations import PermutationPowers, odd_even, power_table
 from fairseq_plugins.encodings.tables import Constant, Formula
+from tests.encodings.lrpe_matrices import matrix
 
 HALVES = (torch.bfloat16, torch.float16)
 
@@ -113,7 +114,7 @@ def test_the_eight_types_are_those_of_the_paper(name, basis, core, learned):
     assert {n for n, _ in encoding.named_parameters()} == learned
     if core is Rotation:
         half = name in ("lrpe_type1", "lrpe_type5")
-        assert encoding.core.rotated_dim == (4 if half else 8)
+        assert encoding.core.count == (2 if half else 4)
 
 
 def test_the_state_dict_has_what_was_drawn_or_learned_under_its_name():
@@ -247,7 +248,7 @@ def test_frequencies_as_defined(theta_type):
 
 @pytest.mark.parametrize("theta_type", ["b", "c"])
 def test_length_dependent_frequencies_are_refused_where_the_length_is_unknown(theta_type):
-    assert build("lrpe_type1", theta_type=theta_type).core.rotated_dim == 4
+    assert build("lrpe_type1", theta_type=theta_type).core.count == 2
     with pytest.raises(ValueError, match=f"`theta_type={theta_type}` depends on the .*length"):
         build("lrpe_type1", theta_type=theta_type, causal=True)
 
@@ -323,7 +324,7 @@ def test_the_cosine_transform_is_its_sum_and_undone_by_its_transpose(dim):
 def test_lrpe_dct_turns_by_ropes_angles_in_other_planes():
     rope, dct = build("rope", learned_theta=True), build("lrpe_dct")
     assert torch.equal(rope.theta, dct.theta)
-    plain, mixed = rope.matrix(5).real, dct.matrix(5).real
+    plain, mixed = matrix(rope, 5).real, matrix(dct, 5).real
     assert (plain - mixed).abs().max() > 0.1
     eigenvalues = [torch.linalg.eigvals(m).angle().sort().values for m in (plain, mixed)]
     torch.testing.assert_close(*eigenvalues)

@@ -9,6 +9,7 @@ from torch import Tensor
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.encodings import build_encoding
 from fairseq_plugins.encodings.unitary import LRPE
+from tests.encodings.lrpe_matrices import matrix
 
 HEADS, DIM, TRAINED = 2, 32, 256
 
@@ -30,7 +31,7 @@ def build(name: str = "yarn", *, causal: bool = True, **options) -> LRPE:
 
 def angles_of(encoding: LRPE) -> list[float]:
     """What each pair of an identity x rotation turns by per position."""
-    turned = encoding.matrix(1).real
+    turned = matrix(encoding, 1).real
     pairs = range(0, DIM, 2)
     return [math.atan2(float(turned[j + 1, j]), float(turned[j, j])) for j in pairs]
 

@@ -145,6 +145,6 @@ def test_encoding_is_inside(data: Path, tmp_path: Path) -> None:
         assert (attention.name, attention.normalizer) == ("linear", "none")
         assert isinstance(attention.encoding.basis, Identity)
         assert attention.encoding.core.layout == "half_split"
-        assert attention.encoding.core.rotated_dim == 8
+        assert attention.encoding.core.count == 4
         assert attention.encoding.theta[1].item() == pytest.approx(500.0 ** (-2 / 8))
     assert model.decoder.position_embedding.label == "base"
