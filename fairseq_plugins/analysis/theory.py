@@ -72,7 +72,7 @@ def sinusoids_from_floater() -> Finding:
     count = 40
     floater = _build("floater", method="dopri5", tolerance=1e-9).double()
     assert isinstance(floater, Floater)
-    floater.field = RotationField(geometric(WIDTH // 2, WIDTH) / floater.step)
+    floater.field = RotationField(geometric(WIDTH // 2, WIDTH) / floater.solver.step)
     floater.start.data = torch.tensor([0.0, 1.0] * (WIDTH // 2), dtype=torch.float64)
     with torch.no_grad():
         worst = _largest(_vectors(floater, count) - _vectors(_build("sinusoidal"), count))

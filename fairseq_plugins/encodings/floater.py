@@ -1,6 +1,7 @@
 """FLOATER: position vectors that solve a learned differential equation."""
 
 import math
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -82,7 +83,7 @@ def _linear(layer: nn.Module, x: Tensor) -> Tensor:
     return result
 
 
-def _solver() -> Any:
+def _odeint() -> Any:
     """Import torchdiffeq's solver, an optional dependency.
 
     Raises:
@@ -96,26 +97,31 @@ def _solver() -> Any:
     return odeint
 
 
-def _solve(
-    field: nn.Module,
-    start: Tensor,
-    count: int,
-    step: float,
-    method: Method,
-    tolerance: float,
-    substeps: int = 1,
-) -> Tensor:
-    """Return p(0), p(step), ... of dp/dt = field(t, p): (C) -> (count, C).
+@dataclass(frozen=True)
+class Solver:
+    """A numerical solution of dp/dt = field(t, p).
 
-    Fixed-step methods take ``substeps`` steps from each position to the next, adaptive ones as
-    many as ``tolerance`` requires.
+    Attributes:
+        step: time between neighbouring positions.
+        method: name in torchdiffeq.
+        tolerance: relative and absolute tolerance of adaptive methods.
+        substeps: steps of fixed-step methods from one position to the next.
     """
-    substeps = 1 if method in _ADAPTIVE else substeps
-    start = widened(start)
-    index = torch.arange((count - 1) * substeps + 1, dtype=torch.float64, device=start.device)
-    times = (index * (step / substeps)).to(start.dtype)
-    rows: Tensor = _solver()(field, start, times, method=method, rtol=tolerance, atol=tolerance)
-    return rows[::substeps]
+
+    step: float
+    method: Method
+    tolerance: float
+    substeps: int = 1
+
+    def __call__(self, field: nn.Module, start: Tensor, count: int) -> Tensor:
+        """Return p(0), p(step), ... from p(0) = ``start``: (C) -> (count, C)."""
+        substeps = 1 if self.method in _ADAPTIVE else self.substeps
+        start = widened(start)
+        index = torch.arange((count - 1) * substeps + 1, dtype=torch.float64, device=start.device)
+        times = (index * (self.step / substeps)).to(start.dtype)
+        tolerances = {"rtol": self.tolerance, "atol": self.tolerance}
+        rows: Tensor = _odeint()(field, start, times, method=self.method, **tolerances)
+        return rows[::substeps]
 
 
 @register_encoding(
@@ -169,39 +175,33 @@ def floater(
     if hidden_dim < 0:
         raise ValueError(f"`hidden_dim` must be at least 0, but is {hidden_dim} instead.")
     if not released:
-        return Floater(context, step or 0.1, method, tolerance, hidden_dim, every_layer)
+        return Floater(context, Solver(step or 0.1, method, tolerance), hidden_dim, every_layer)
     if every_layer:
         raise ValueError(
             "`every_layer` must be false with released=true, which adds to each layer's queries, "
             "keys and values, but is True instead."
         )
-    return ReleasedFloater(context, step or 0.01, method, tolerance, hidden_dim)
+    return ReleasedFloater(context, Solver(step or 0.01, method, tolerance, _SUBSTEPS), hidden_dim)
 
 
 class Floater(Trajectory):
     """FLOATER as its paper defines it: p is added to the tokens.
 
     Args:
-        context, step, method, tolerance, hidden_dim, every_layer: see ``floater``.
+        context, hidden_dim, every_layer: see ``floater``.
+        solver: of the differential equation.
     """
 
     shared_across_layers = False
 
     def __init__(
-        self,
-        context: EncodingContext,
-        step: float,
-        method: Method,
-        tolerance: float,
-        hidden_dim: int,
-        every_layer: bool,
+        self, context: EncodingContext, solver: Solver, hidden_dim: int, every_layer: bool
     ) -> None:
         super().__init__(context)
-        self.step, self.method, self.tolerance = step, method, tolerance
-        self.every_layer = every_layer
+        self.solver, self.every_layer = solver, every_layer
         dim, generator = context.embed_dim, context.generator
         self.start = nn.Parameter(torch.randn(dim, generator=generator) * dim**-0.5)
-        duration = context.max_positions * step
+        duration = context.max_positions * solver.step
         self.field: nn.Module = DriftField(dim, hidden_dim or dim, duration, generator)
 
     def embed_layers(self, num_layers: int) -> frozenset[int]:
@@ -213,7 +213,7 @@ class Floater(Trajectory):
         self.field = first.field
 
     def trajectory(self, count: int) -> Tensor:
-        return _solve(self.field, self.start, count, self.step, self.method, self.tolerance)
+        return self.solver(self.field, self.start, count)
 
 
 class ReleasedFloater(PositionEncoding):
@@ -225,7 +225,8 @@ class ReleasedFloater(PositionEncoding):
     Nothing is cached, so a decoding step at position s costs s steps of the solver.
 
     Args:
-        context, step, method, tolerance, hidden_dim: see ``floater``.
+        context, hidden_dim: see ``floater``.
+        solver: of the differential equation.
     """
 
     shared_across_layers = False
@@ -234,16 +235,9 @@ class ReleasedFloater(PositionEncoding):
     # The feature map comes last, so that no weight is negative.
     keeps_positive = True
 
-    def __init__(
-        self,
-        context: EncodingContext,
-        step: float,
-        method: Method,
-        tolerance: float,
-        hidden_dim: int,
-    ) -> None:
+    def __init__(self, context: EncodingContext, solver: Solver, hidden_dim: int) -> None:
         super().__init__(context)
-        self.step, self.method, self.tolerance = step, method, tolerance
+        self.solver = solver
         dim, generator = context.num_heads * context.head_dim, context.generator
         bound = (2 / (3 * dim)) ** 0.5
         # Of queries, keys and values: (3, C).
@@ -273,14 +267,6 @@ class ReleasedFloater(PositionEncoding):
         count = max(1, end_of(self.label, positions, self.context.max_positions))
         # Half precision would round away the small steps of slow features.
         with torch.autocast(positions.device.type, enabled=False):
-            rows = _solve(
-                self.field,
-                self.start[which],
-                count,
-                self.step,
-                self.method,
-                self.tolerance,
-                _SUBSTEPS,
-            )
+            rows = self.solver(self.field, self.start[which], count)
         heads = rows[positions].unflatten(-1, (self.context.num_heads, -1)).transpose(1, 2)
         return x + heads.to(x.dtype)

@@ -33,7 +33,7 @@ class Clock(nn.Module):
 def rotating(width: int, fastest: float, **options):
     """FLOATER whose solution is the sinusoid of ``fastest`` times the usual frequencies."""
     encoding = build("floater", width, **options).double()
-    encoding.field = RotationField(fastest * geometric(width // 2, width) / encoding.step)
+    encoding.field = RotationField(fastest * geometric(width // 2, width) / encoding.solver.step)
     encoding.start.data = torch.tensor([0.0, 1.0] * (width // 2), dtype=torch.float64)
     return encoding
 
