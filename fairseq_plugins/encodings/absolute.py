@@ -11,8 +11,8 @@ from fairseq_plugins.encodings.base import (
     PositionEncoding,
     at_least_float32,
 )
+from fairseq_plugins.encodings.checks import check_at_least, check_even
 from fairseq_plugins.encodings.frequencies import (
-    check_even,
     fixed_sinusoids,
     sinusoidal_frequencies,
     sinusoids,
@@ -73,8 +73,7 @@ class FairseqSinusoidal(Absolute):
 
     def __init__(self, context: EncodingContext) -> None:
         super().__init__(context)
-        if context.embed_dim < 4:
-            raise ValueError(f"`embed_dim` must be at least 4, but is {context.embed_dim} instead.")
+        check_at_least(4, "embed_dim", context.embed_dim)
         self.table = PositionTable(Formula(_fairseq_sinusoids, (context.embed_dim, self.OFFSET)))
 
     def rows(self, positions: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from fairseq_plugins.encodings.base import (
     PositionEncoding,
     relative_positions,
 )
+from fairseq_plugins.encodings.checks import check_at_least
 
 
 class ClippedOffsets(PositionEncoding):
@@ -24,8 +25,7 @@ class ClippedOffsets(PositionEncoding):
 
     def __init__(self, context: EncodingContext, *, max_distance: int = 64) -> None:
         super().__init__(context)
-        if max_distance < 1:
-            raise ValueError(f"`max_distance` must be at least 1, but is {max_distance} instead.")
+        check_at_least(1, "max_distance", max_distance)
         self.max_distance = max_distance
 
     def index(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from fairseq_plugins.encodings.base import (
     IncompatibleEncodingError,
     PositionEncoding,
 )
+from fairseq_plugins.encodings.checks import check_even
 from fairseq_plugins.encodings.frequencies import geometric
 from fairseq_plugins.encodings.position_bounds import check_not_negative
 from fairseq_plugins.encodings.registry import register_encoding
@@ -60,8 +61,7 @@ class ComplexOrder(PositionEncoding):
 
     def __init__(self, context: EncodingContext) -> None:
         super().__init__(context)
-        if context.embed_dim % 2:
-            raise ValueError(f"`embed_dim` must be even, but is {context.embed_dim} instead.")
+        check_even("embed_dim", context.embed_dim)
         if context.vocab_size is None:
             raise IncompatibleEncodingError(
                 "complex_order has frequencies for every word, so it needs the size of the "

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, widened
+from fairseq_plugins.encodings.checks import check_at_least
 from fairseq_plugins.encodings.registry import register_encoding
 
 
@@ -66,8 +67,7 @@ class Convolution(PositionEncoding):
 
     def __init__(self, context: EncodingContext, *, kernel_size: int = 3) -> None:
         super().__init__(context)
-        if kernel_size < 2:
-            raise ValueError(f"`kernel_size` must be at least 2, but is {kernel_size} instead.")
+        check_at_least(2, "kernel_size", kernel_size)
         if not context.causal and kernel_size % 2 == 0:
             raise ValueError(
                 "`kernel_size` must be odd in a model that is not causal, "

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, check_features
+from fairseq_plugins.encodings.checks import length_or_longest
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.tables import Formula, PositionTable
 
@@ -39,12 +40,7 @@ class CosFormer(PositionEncoding):
 
     def __init__(self, context: EncodingContext, *, length: int = 0) -> None:
         super().__init__(context)
-        if length < 0:
-            raise ValueError(
-                f"`length` must be positive, or 0 for max_positions={context.max_positions}, "
-                f"but is {length} instead."
-            )
-        self.length = length or context.max_positions
+        self.length = length_or_longest("length", length, context)
         self.keeps_positive = self.length >= context.max_positions
         self.positive_span = self.length
         self.table = PositionTable(Formula(_cos_sin, (math.pi / 2 / self.length,)))

@@ -13,6 +13,7 @@ from fairseq_plugins.encodings.base import (
     Projection,
     widened,
 )
+from fairseq_plugins.encodings.checks import check_at_least
 from fairseq_plugins.encodings.offsets import occurring_offsets, products_by_offset
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.tables import check_within_table
@@ -61,8 +62,7 @@ class DeBERTa(PositionEncoding):
         p2c_offset: Literal["key_minus_query", "query_minus_key"] = "key_minus_query",
     ) -> None:
         super().__init__(context)
-        if max_distance < 1:
-            raise ValueError(f"`max_distance` must be at least 1, but is {max_distance} instead.")
+        check_at_least(1, "max_distance", max_distance)
         self.max_distance, self.projections, self.terms = max_distance, projections, terms
         self.p2c_offset = p2c_offset
         features, width = context.num_heads * context.head_dim, context.embed_dim

@@ -13,6 +13,7 @@ from fairseq_plugins.encodings.base import (
     relative_positions,
     widened,
 )
+from fairseq_plugins.encodings.checks import check_at_least
 from fairseq_plugins.encodings.pairwise import PairwiseBias, position_at
 from fairseq_plugins.encodings.position_bounds import check_not_negative
 from fairseq_plugins.encodings.registry import register_encoding
@@ -112,8 +113,7 @@ class Fire(PositionEncoding):
         shared: bool = False,
     ) -> None:
         super().__init__(context)
-        if hidden < 1:
-            raise ValueError(f"`hidden` must be at least 1, but is {hidden} instead.")
+        check_at_least(1, "hidden", hidden)
         if not 0.0 < rate < math.inf:
             raise ValueError(f"`rate` must be positive and finite, but is {rate} instead.")
         if not 0.0 <= threshold < math.inf:

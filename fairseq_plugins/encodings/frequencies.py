@@ -7,8 +7,6 @@ import torch
 from torch import Tensor
 
 ThetaType = Literal["a", "b", "c"]
-
-
 Device = torch.device | str | None
 
 
@@ -32,16 +30,6 @@ def theta(
     index = torch.arange(1, dim // 2 + 1, dtype=torch.float64, device=device)
     quarter = math.pi / 2 / length
     return quarter * index / (dim // 2) if theta_type == "b" else quarter / index
-
-
-def check_even(argument: str, dim: int) -> None:
-    """Check that a number of features is even.
-
-    Raises:
-        ValueError: for an odd ``dim``; ``argument`` is its name.
-    """
-    if dim % 2:
-        raise ValueError(f"`{argument}` must be even, but is {dim} instead.")
 
 
 def sinusoidal_frequencies(dim: int, device: Device = None) -> Tensor:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.checks import length_or_longest
 from fairseq_plugins.encodings.noise import Draw, draw_seed
 from fairseq_plugins.encodings.position_bounds import check_not_negative, known_end, with_end
 from fairseq_plugins.encodings.registry import register_composition, register_encoding
@@ -58,12 +59,7 @@ class Randomised(PositionEncoding):
 
     def __init__(self, context: EncodingContext, *, longest: int = 0, reach: int = 0) -> None:
         super().__init__(context)
-        if longest < 0:
-            raise ValueError(
-                f"`longest` must be positive, or 0 for max_positions={context.max_positions}, "
-                f"but is {longest} instead."
-            )
-        self.longest = longest or context.max_positions
+        self.longest = length_or_longest("longest", longest, context)
         if reach and reach < self.longest:
             raise ValueError(
                 f"`reach` must be 0 or at least longest={self.longest}, but is {reach} instead."

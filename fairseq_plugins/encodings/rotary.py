@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, check_features
 from fairseq_plugins.encodings.bases import Identity
+from fairseq_plugins.encodings.checks import check_even, check_stretching
 from fairseq_plugins.encodings.cores import Rotation
 from fairseq_plugins.encodings.frequencies import Device, geometric
 from fairseq_plugins.encodings.lrpe import Rotated, lrpe, rotation_angles
@@ -134,8 +135,7 @@ def rope_scaled(
         ValueError: a ``factor`` below 1; fewer than 4 rotated features for ``ntk``, whose
             exponent is undefined there; and see ``LRPE``.
     """
-    if not 1.0 <= factor < math.inf:
-        raise ValueError(f"`factor` must be finite and at least 1, but is {factor} instead.")
+    check_stretching(factor)
     angles, count = rotation_angles(context, rotated, base)
     rotated_dim = 2 * count
     if scaling == "interpolation":
@@ -232,8 +232,7 @@ class XPos(PositionEncoding):
     ) -> None:
         super().__init__(context)
         dim, size = context.head_dim, context.max_positions
-        if dim % 2:
-            raise ValueError(f"`head_dim` must be even, but is {dim} instead.")
+        check_even("head_dim", dim)
         bounds = (("scale_base", scale_base, 0), ("gamma", gamma, 0), ("base", base, 1))
         for name, value, low in bounds:
             if not low < value <= _LARGEST_OPTION:

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.encodings.base import EncodingContext
+from fairseq_plugins.encodings.checks import check_at_least, check_even
 from fairseq_plugins.encodings.frequencies import (
     Device,
-    check_even,
     fixed_sinusoids,
     sinusoidal_frequencies,
 )
@@ -48,8 +48,7 @@ class Sandwich(OffsetBias):
 
     def __init__(self, context: EncodingContext, *, num_features: int = 128) -> None:
         super().__init__(context)
-        if num_features < 2:
-            raise ValueError(f"`num_features` must be at least 2, but is {num_features} instead.")
+        check_at_least(2, "num_features", num_features)
         check_even("num_features", num_features)
         self.num_features = num_features
         self.table = PositionTable(Formula(sinusoidal_products, (num_features,)))

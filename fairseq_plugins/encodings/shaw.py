@@ -4,10 +4,10 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.encodings.base import EncodingContext, at_least_float32
+from fairseq_plugins.encodings.checks import check_even
 from fairseq_plugins.encodings.clipping import ClippedOffsets
 from fairseq_plugins.encodings.frequencies import (
     Device,
-    check_even,
     fixed_sinusoids,
     sinusoidal_frequencies,
     sinusoids,

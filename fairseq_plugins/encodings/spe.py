@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, check_features
+from fairseq_plugins.encodings.checks import check_at_least
 from fairseq_plugins.encodings.noise import Draw, group_by_position
 from fairseq_plugins.encodings.position_bounds import is_recorded
 from fairseq_plugins.encodings.registry import register_encoding
@@ -55,7 +56,7 @@ class StochasticEncoding(PositionEncoding):
 
     def __init__(self, context: EncodingContext, num_realizations: int, gated: bool) -> None:
         super().__init__(context)
-        require_positive("num_realizations", num_realizations)
+        check_at_least(1, "num_realizations", num_realizations)
         self.num_realizations = num_realizations
         self.gate = nn.Parameter(self._normal()) if gated else None
         self._draw = Draw()
@@ -184,7 +185,7 @@ class SineSPE(StochasticEncoding):
         gated: bool = True,
     ) -> None:
         super().__init__(context, num_realizations, gated)
-        require_positive("num_sines", num_sines)
+        check_at_least(1, "num_sines", num_sines)
         self.frequencies = nn.Parameter(self._normal(num_sines) - 4)
         self.phases = nn.Parameter(self._normal(num_sines))
         gains = self._normal(num_sines)
@@ -270,9 +271,3 @@ class _Waves(torch.autograd.Function):
         to_phases = to_angles.sum(1) if ctx.has_phases else None
         weighted = to_angles.mul_(positions.to(to_angles.dtype).view(-1, 1, 1))
         return 2 * math.pi * weighted.sum(1).double(), to_phases, None, None
-
-
-def require_positive(name: str, value: int) -> None:
-    """Raise ValueError for a number below 1."""
-    if value < 1:
-        raise ValueError(f"`{name}` must be at least 1, but is {value} instead.")

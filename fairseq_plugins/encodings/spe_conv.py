@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fairseq_plugins.encodings.base import EncodingContext
+from fairseq_plugins.encodings.checks import check_at_least
 from fairseq_plugins.encodings.noise import runs
 from fairseq_plugins.encodings.registry import register_encoding
-from fairseq_plugins.encodings.spe import PAPER, StochasticEncoding, require_positive
+from fairseq_plugins.encodings.spe import PAPER, StochasticEncoding
 from fairseq_plugins.encodings.uncompiled import uncompiled
 
 
@@ -58,7 +59,7 @@ class ConvSPE(StochasticEncoding):
         gated: bool = True,
     ) -> None:
         super().__init__(context, num_realizations, gated)
-        require_positive("kernel_size", kernel_size)
+        check_at_least(1, "kernel_size", kernel_size)
         self.kernel_size = kernel_size
         self.query_filter, self.key_filter = self._filter(), self._filter()
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.checks import check_even
 from fairseq_plugins.encodings.frequencies import geometric
 from fairseq_plugins.encodings.offsets import (
     gather_offsets,
@@ -40,8 +41,7 @@ class TransformerXL(PositionEncoding):
     def __init__(self, context: EncodingContext) -> None:
         super().__init__(context)
         heads, dim, width = context.num_heads, context.head_dim, context.embed_dim
-        if width % 2:
-            raise ValueError(f"`embed_dim` must be even, but is {width} instead.")
+        check_even("embed_dim", width)
         self.table = PositionTable(Formula(_sines_and_cosines, (width,)))
         weight = torch.empty(heads * dim, width)
         nn.init.xavier_uniform_(weight, generator=context.generator)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.encodings.base import EncodingContext, at_least_float32
+from fairseq_plugins.encodings.checks import check_stretching, length_or_longest
 from fairseq_plugins.encodings.cores import Rotation
 from fairseq_plugins.encodings.frequencies import Device
 from fairseq_plugins.encodings.lrpe import BasisName, Rotated, basis, rotation_angles
@@ -170,13 +171,8 @@ def yarn(
         ValueError: a ``factor`` below 1 or infinite, a negative ``trained_length``, or not
             0 < ``slow`` < ``fast``; and see ``lrpe``.
     """
-    if not 1.0 <= factor < math.inf:
-        raise ValueError(f"`factor` must be finite and at least 1, but is {factor} instead.")
-    if trained_length < 0:
-        raise ValueError(
-            f"`trained_length` must be positive, or 0 for max_positions={context.max_positions}, "
-            f"but is {trained_length} instead."
-        )
+    check_stretching(factor)
+    length = length_or_longest("trained_length", trained_length, context)
     if not 0.0 < slow < fast < math.inf:
         raise ValueError(
             f"`slow` must be positive and below `fast`, but they are {slow} and {fast} instead."
@@ -184,7 +180,7 @@ def yarn(
     angles, count = rotation_angles(context, rotated, base)
     stretch = NtkByParts(
         factor=factor,
-        length=trained_length or context.max_positions,
+        length=length,
         slow=slow,
         fast=fast,
         ramp=ramp,
