@@ -53,6 +53,11 @@ def bounds_of(positions: Tensor) -> tuple[int, int]:
     end = known_end(positions)
     if end is not None:
         return 0, end
+    return _extremes(positions)
+
+
+def _extremes(positions: Tensor) -> tuple[int, int]:
+    """Return the smallest position and the largest + 1, or (0, 0) of none; wait for the device."""
     if not positions.numel():
         return 0, 0
     low, high = torch.stack(positions.aminmax()).tolist()
@@ -62,9 +67,9 @@ def bounds_of(positions: Tensor) -> tuple[int, int]:
 def end_of(label: str, positions: Tensor, enough: int) -> int:
     """Return an upper bound of ``positions`` (any shape, int64), tight if it exceeds ``enough``.
 
-    This is the attached bound if it is at most ``enough``; otherwise the largest position + 1, for
-    which the device is waited for. A compiled graph cannot wait: it takes the attached bound, or
-    asserts on the device that positions are in 0..``enough`` - 1.
+    This is the attached bound if it is at most ``enough``, else the largest position + 1, which
+    waits for the device. A compiled graph cannot wait: it takes the attached bound, or asserts on
+    the device that positions are in 0..``enough`` - 1.
 
     Args:
         label: name of the encoding, for errors.
@@ -87,11 +92,9 @@ def end_of(label: str, positions: Tensor, enough: int) -> int:
         return enough
     if end is not None and end <= enough:
         return end
-    if not positions.numel():
-        return 0
-    low, high = torch.stack(positions.aminmax()).tolist()
-    refuse_below_0(label, low)
-    return int(high) + 1
+    low, end = _extremes(positions)
+    check_lowest(label, low)
+    return end
 
 
 def check_not_negative(label: str, positions: Tensor) -> None:
@@ -99,7 +102,7 @@ def check_not_negative(label: str, positions: Tensor) -> None:
 
     Args:
         label: name of the encoding.
-        positions: any shape, int64; those with a bound are not looked at.
+        positions: any shape, int64; an attached bound makes the check unnecessary.
 
     Raises:
         ValueError: for a negative position.
@@ -112,10 +115,10 @@ def check_not_negative(label: str, positions: Tensor) -> None:
             (positions >= 0).all(), f"`positions` must not be negative for {label!r}."
         )
     elif positions.numel():
-        refuse_below_0(label, int(positions.min()))
+        check_lowest(label, int(positions.min()))
 
 
-def refuse_below_0(label: str, least: int) -> None:
+def check_lowest(label: str, least: int) -> None:
     """Check that the smallest position is not negative.
 
     Raises:

@@ -8,6 +8,7 @@ graph, the capture of a CUDA graph), the formula is recorded instead.
 
 import threading
 from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,16 +17,16 @@ from torch import Tensor
 
 from fairseq_plugins.encodings.position_bounds import (
     bounds_of,
+    check_lowest,
     check_not_negative,
     end_of,
     is_recorded,
-    refuse_below_0,
 )
 
-_MOST_KEPT = 64  # cached tensors; the least recently used go first
-_FEWEST_ROWS = 256
-# The largest table that is built; rows beyond it are computed for the positions given.
-_MANY_ROWS = 2**17
+_MAX_CACHED = 64  # tensors; the least recently used go first
+_MIN_ROWS = 256
+# Rows of the largest table in the cache; beyond it, each call computes the rows that it needs.
+_MAX_ROWS = 2**17
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Constant:
         """Return the tensor on the device of ``like``."""
         if is_recorded(like):
             return _narrow(self.formula(device=like.device))
-        return _kept(self, like.device, 0, lambda: self.formula(device="cpu"))
+        return _cached(self, like.device, 0, lambda: self.formula(device="cpu"))
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,12 @@ class PositionTable:
 
     def rows(self, count: int, like: Tensor) -> Tensor:
         """Return at least ``count`` rows (N, *row) float32 on the device of ``like``."""
-        size = power_of_two(max(count, _FEWEST_ROWS))
+        size = power_of_two(max(count, _MIN_ROWS))
 
         def make() -> Tensor:
             return self.formula(torch.arange(size, dtype=torch.float64, device="cpu"))
 
-        return _kept(self, like.device, size, make)
+        return _cached(self, like.device, size, make)
 
     def __call__(self, positions: Tensor, absolute: str | None = None) -> Tensor:
         """Return the rows at ``positions`` (any shape, int64): ``positions.shape`` + row, float32.
@@ -100,8 +101,8 @@ class PositionTable:
             return self.at(positions)
         low, end = bounds_of(positions)
         if absolute is not None:
-            refuse_below_0(absolute, low)
-        if low < 0 or end > max(_MANY_ROWS, 4 * positions.numel()):
+            check_lowest(absolute, low)
+        if low < 0 or end > max(_MAX_ROWS, 4 * positions.numel()):
             return self.at(positions)
         return self.rows(end, positions)[positions]
 
@@ -115,46 +116,37 @@ _tensors: dict[tuple[Hashable, torch.device], Tensor] = {}
 _lock = threading.Lock()
 
 
-def _kept(key: Hashable, device: torch.device, size: int, make: Callable[[], Tensor]) -> Tensor:
+def _cached(key: Hashable, device: torch.device, size: int, make: Callable[[], Tensor]) -> Tensor:
     """Return the cached tensor of a formula on a device, with at least ``size`` rows."""
     with _lock:
-        found = _tensors.pop((key, device), None)
-        if found is not None and (not size or len(found) >= size):
-            _tensors[key, device] = found  # now the most recently used
-            return found
-    made = without_modes(lambda: _narrow(make()).to(device))
+        tensor = _tensors.pop((key, device), None)
+        if tensor is not None and (not size or len(tensor) >= size):
+            _tensors[key, device] = tensor  # now the most recently used
+            return tensor
+    tensor = without_modes(lambda: _narrow(make()).to(device))
     with _lock:
-        _tensors[key, device] = made
-        while len(_tensors) > _MOST_KEPT:
+        _tensors[key, device] = tensor
+        while len(_tensors) > _MAX_CACHED:
             del _tensors[next(iter(_tensors))]
-    return made
+    return tensor
 
 
 def without_modes(make: Callable[[], Tensor]) -> Tensor:
     """Call ``make`` without the caller's modes of computation.
 
-    It runs in a thread of its own, where the caller's inference mode, autocast, default device,
-    transforms of ``torch.func`` and dispatch modes have no effect, since later callers without
-    them use the cached result.
+    It runs in a new thread, where the caller's inference mode, autocast, default device, transforms
+    of ``torch.func`` and dispatch modes have no effect: later callers use the cached result under
+    other modes.
     """
-    results: list[Tensor] = []
-    errors: list[BaseException] = []
 
-    def run() -> None:
-        try:
-            made = make()
-            if made.is_cuda:  # Another stream may read it next.
-                torch.cuda.current_stream(made.device).synchronize()
-            results.append(made)
-        except BaseException as error:
-            errors.append(error)
+    def run() -> Tensor:
+        tensor = make()
+        if tensor.is_cuda:  # Another stream may read it next.
+            torch.cuda.current_stream(tensor.device).synchronize()
+        return tensor
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(run).result()
 
 
 def _narrow(values: Tensor) -> Tensor:
@@ -163,12 +155,12 @@ def _narrow(values: Tensor) -> Tensor:
 
 
 def continued_rows(table: Tensor, fresh: Tensor) -> Tensor:
-    """Resize a table to m rows: its own n rows first, then those of a fresh table.
+    """Return a fresh table whose first rows are those of another: (n, C), (m, C) -> (m, C).
 
-    (n, C), (m, C) -> (m, C); for m below n, the first m of the n.
+    For m below n, the last n - m rows are dropped.
     """
-    kept = min(len(table), len(fresh))
-    return torch.cat((table[:kept].to(fresh), fresh[kept:]))
+    count = min(len(table), len(fresh))
+    return torch.cat((table[:count].to(fresh), fresh[count:]))
 
 
 def interpolated_rows(table: Tensor, size: int) -> Tensor:
