@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -46,14 +47,14 @@ class Draw:
 
     def __init__(self, seed: int | Tensor = 0) -> None:
         self.seed = seed
-        self._kept: dict[str, Tensor] = {}
+        self._cache: dict[str, Tensor] = {}
 
     def __call__(self, name: str, shape: Sequence[int], like: Tensor) -> Tensor:
         """Return the noise ``name`` of ``shape``, with the device and dtype of ``like``."""
         device, dtype = like.device, like.dtype
 
         def make() -> Tensor:
-            noise = self._kept.get(name)
+            noise = self._cache.get(name)
             if noise is None:
                 noise = standard_normal(self.seed, name, shape)
             # Cached in the dtype of use: float32 draws survive a cast to float64 and back.
@@ -65,12 +66,12 @@ class Draw:
             # In inference mode it would become a tensor that later training cannot use.
             with torch.inference_mode(False):
                 noise = make()
-        self._kept[name] = noise
+        self._cache[name] = noise
         return noise
 
     def keep_only(self, names: set[str]) -> None:
         """Drop all other noise from the cache; it can be drawn again."""
-        self._kept = {name: noise for name, noise in self._kept.items() if name in names}
+        self._cache = {name: noise for name, noise in self._cache.items() if name in names}
 
 
 def group_by_position(positions: Tensor, capacity: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -93,14 +94,12 @@ def group_by_position(positions: Tensor, capacity: int) -> tuple[Tensor, Tensor,
     groups = (counts + capacity - 1) // capacity
     first = groups.cumsum(0) - groups
     slot = (first[index] + rank // capacity) * capacity + rank % capacity
-    owner = torch.arange(len(unique), device=unique.device).repeat_interleave(groups)
-    return unique, owner, slot.view_as(positions)
+    of_group = torch.arange(len(unique), device=unique.device).repeat_interleave(groups)
+    return unique, of_group, slot.view_as(positions)
 
 
 def runs(ascending: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield (start, length) of each stretch of consecutive integers."""
-    start = 0
-    for i in range(1, len(ascending) + 1):
-        if i == len(ascending) or ascending[i] != ascending[i - 1] + 1:
-            yield ascending[start], i - start
-            start = i
+    for _, stretch in groupby(enumerate(ascending), lambda item: item[1] - item[0]):
+        (_, start), *rest = stretch
+        yield start, 1 + len(rest)

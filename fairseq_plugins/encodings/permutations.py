@@ -10,7 +10,7 @@ from fairseq_plugins.encodings.frequencies import Device
 from fairseq_plugins.encodings.position_bounds import bounds_of, is_recorded
 from fairseq_plugins.encodings.tables import Constant, power_of_two, without_modes
 
-_FEWEST_ROWS = 64
+_MIN_ROWS = 64
 
 
 def odd_even(dim: int, device: Device = None) -> Tensor:
@@ -82,7 +82,7 @@ class PermutationPowers:
 
     def __init__(self, first: Constant | None = None) -> None:
         self.first = first
-        self._kept: dict[torch.device, _Powers] = {}
+        self._cache: dict[torch.device, _Powers] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.first,)
@@ -114,37 +114,38 @@ class PermutationPowers:
         if is_direct or low < 0:
             permutation = torch.atleast_2d(permutation)
             there, back = (powers_at(permutation, at) for at in (positions, -positions))
-            return self._behind_first(there, back, positions)
-        kept = self._rows(permutation, end)
-        index, inverse = (
-            rows.index_select(0, positions.flatten()).unflatten(0, positions.shape) for rows in kept
+            return self._after_first(there, back, positions)
+        rows, inverses = (
+            table.index_select(0, positions.flatten()).unflatten(0, positions.shape)
+            for table in self._tables(permutation, end)
         )
-        return index, inverse
+        return rows, inverses
 
-    def _behind_first(self, there: Tensor, back: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+    def _after_first(self, there: Tensor, back: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Compose powers and their inverses with ``first``, on the device of ``like``."""
         if self.first is None:
             return there, back
         first = self.first.on(like)
         return first[there], back[..., first.argsort()]
 
-    def _rows(self, permutation: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    def _tables(self, permutation: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Return at least ``count`` powers and their inverses."""
         device, version = permutation.device, permutation._version
-        kept = self._kept.get(device)
-        is_same = kept and kept.permutation() is permutation and kept.version == version
-        if kept and is_same and len(kept.rows) >= count:
-            return kept.rows, kept.inverses
-        size = power_of_two(max(count, _FEWEST_ROWS))
+        cached = self._cache.get(device)
+        is_same = cached and cached.permutation() is permutation and cached.version == version
+        if cached and is_same and len(cached.rows) >= count:
+            return cached.rows, cached.inverses
+        size = power_of_two(max(count, _MIN_ROWS))
         pairs = torch.atleast_2d(permutation.detach())
 
         def make() -> Tensor:
             back = pairs.argsort(-1)
             return torch.stack(
-                self._behind_first(power_table(pairs, size), power_table(back, size), pairs)
+                self._after_first(power_table(pairs, size), power_table(back, size), pairs)
             )
 
         rows, inverses = without_modes(make).unbind()
-        self._kept[device] = _Powers(weakref.ref(permutation), version, rows, inverses)
+        self._cache[device] = _Powers(weakref.ref(permutation), version, rows, inverses)
         return rows, inverses
 
 

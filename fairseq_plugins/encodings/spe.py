@@ -132,12 +132,12 @@ class StochasticEncoding(PositionEncoding):
         """
         # Without a tensor (B, H, T, D, R).
         batch, heads, length, dim = x.shape
-        unique, owner, slot = group_by_position(positions.expand(batch, -1), batch)
+        unique, of_group, slot = group_by_position(positions.expand(batch, -1), batch)
         codes = self.codes(unique, of_queries=of_queries, like=x)
-        if len(owner) > len(unique):
-            codes = codes[:, owner]
+        if len(of_group) > len(unique):
+            codes = codes[:, of_group]
         tokens = x.transpose(0, 1).flatten(1, 2)
-        grouped = x.new_zeros(heads, len(owner) * batch, dim)
+        grouped = x.new_zeros(heads, len(of_group) * batch, dim)
         grouped = grouped.index_copy(1, slot.flatten(), tokens)
         result = (grouped.unflatten(1, (-1, batch)) @ codes).flatten(1, 2)
         return result[:, slot.flatten()].unflatten(1, (batch, length)).transpose(0, 1)
