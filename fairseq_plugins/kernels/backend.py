@@ -40,6 +40,13 @@ def takes_all_chunks(device: torch.device) -> bool:
     return needs_plain_operations() or device.type == "cuda"
 
 
+def goes_by_chunks(backend: Backend, device: torch.device) -> bool:
+    """Return whether to attend chunk by chunk, in a loop or by the compiled library."""
+    if backend == "native" and torch.compiler.is_compiling():
+        return True  # as an operator of its own, in which the graph sees no loop
+    return backend in ("native", "torch") and not takes_all_chunks(device)
+
+
 def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
     """Choose the fastest implementation that can run; the environment can force one.
 

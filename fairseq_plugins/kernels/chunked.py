@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.kernels import native
-from fairseq_plugins.kernels.backend import Backend
 from fairseq_plugins.kernels.division import Slopes, slope_of_norms, undo_division
 from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
 from fairseq_plugins.kernels.operands import add_product, product, stay_narrow
@@ -35,39 +34,6 @@ class LinearState(NamedTuple):
     k_norm: Tensor
 
 
-def chunked_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    start: LinearState,
-    *,
-    min_cosine: float | None,
-    epsilon: float | None = None,
-    chunk: int,
-    backend: Backend,
-) -> tuple[Tensor, LinearState]:
-    """Attend with the denominator of the same features, or with none.
-
-    Args:
-        q: (B, H, T, D').
-        k: (B, H, T, D').
-        v: (B, H, T, M).
-        start: state before the first key; its dtype is that of the computation.
-        min_cosine: see ``causal_linear_attention``; None for no denominator, which leaves
-            ``k_sum`` and ``k_norm`` unchanged.
-        epsilon: see ``causal_linear_attention``.
-        chunk: C.
-        backend: ``native`` for the compiled library, where it takes these sizes.
-
-    Returns:
-        (B, H, T, M), in the dtype of ``v`` (without a denominator, of the sums), and the state
-        after the last key.
-    """
-    is_native = backend == "native" and native.fits(q, k, v)
-    output, *sums = _ChunkedAttention.apply(q, k, v, *start, min_cosine, epsilon, chunk, is_native)
-    return output, LinearState(*sums)
-
-
 def chunks(length: int, size: int) -> list[slice]:
     """Split 0..length into slices of ``size``; the last may be shorter."""
     return [slice(i, min(i + size, length)) for i in range(0, length, size)]
@@ -84,7 +50,9 @@ def _square(scratch: Tensor, rows: slice) -> Tensor:
     return scratch if size == scratch.size(1) else scratch.new_empty(scratch.size(0), size, size)
 
 
-class _ChunkedAttention(torch.autograd.Function):
+class ChunkedAttention(torch.autograd.Function):
+    """Attention and the sums after the last key, by the compiled library where ``is_native``."""
+
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]
         ctx,
@@ -163,7 +131,7 @@ def attend_chunks(
         kv: (B, H, D', M), the sum before the first key.
         k_sum: (B, H, D'), likewise.
         k_norm: (B, H, 1), likewise.
-        min_cosine: see ``chunked_attention``.
+        min_cosine: see ``attend_by_chunks``.
         epsilon: see ``clamp_denominator``.
         chunk: C.
 
@@ -231,7 +199,7 @@ def chunk_gradients(
         grad: (B, H, T, M), of the output.
         later: the gradients of the sums after the last key; None for that of ``k_norm`` if nothing
             depends on norms.
-        min_cosine: see ``chunked_attention``.
+        min_cosine: see ``attend_by_chunks``.
         epsilon: see ``clamp_denominator``.
         chunk: C.
 

@@ -1,4 +1,4 @@
-"""Causal linear attention as one operator of a compiled graph, for float32 on a CPU.
+"""Causal linear attention chunk by chunk; in a compiled graph on a CPU as one operator.
 
 Dynamo cannot trace the compiled library, and would unroll the loop over chunks. Two operators, the
 second for gradients, hide both; they have first derivatives only.
@@ -12,12 +12,18 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.kernels import native
-from fairseq_plugins.kernels.chunked import LinearState, attend_chunks, chunk_gradients
+from fairseq_plugins.kernels.backend import Backend
+from fairseq_plugins.kernels.chunked import (
+    ChunkedAttention,
+    LinearState,
+    attend_chunks,
+    chunk_gradients,
+)
 
-_Six = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+_SixTensors = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
-def graph_attention(
+def attend_by_chunks(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -26,21 +32,34 @@ def graph_attention(
     min_cosine: float | None,
     epsilon: float | None = None,
     chunk: int,
-    needs_state: bool,
+    backend: Backend,
+    needs_state: bool = True,
 ) -> tuple[Tensor, LinearState]:
-    """Attend as ``chunked_attention`` does, as one node of a graph.
+    """Attend with the denominator of the same features, or with none.
 
     Args:
         q: (B, H, T, D').
         k: (B, H, T, D').
         v: (B, H, T, M).
-        start: see ``chunked_attention``.
-        min_cosine: likewise.
-        epsilon: likewise.
-        chunk: likewise.
-        needs_state: whether the returned state has gradients.
+        start: state before the first key; its dtype is that of the computation.
+        min_cosine: see ``causal_linear_attention``; None for no denominator, which leaves
+            ``k_sum`` and ``k_norm`` unchanged.
+        epsilon: see ``causal_linear_attention``.
+        chunk: C.
+        backend: ``native`` for the compiled library, where it takes these sizes; or ``torch``.
+        needs_state: whether the returned state has gradients; they are left out of a compiled
+            graph otherwise.
+
+    Returns:
+        (B, H, T, M), in the dtype of ``v`` (without a denominator, of the sums), and the state
+        after the last key.
     """
-    output, _, _, *sums = _attend(q, k, v, *start, min_cosine, epsilon, chunk, needs_state)
+    given = (q, k, v, *start, min_cosine, epsilon, chunk)
+    if backend == "native" and torch.compiler.is_compiling():
+        output, _, _, *sums = _attend(*given, needs_state)
+    else:
+        is_native = backend == "native" and native.fits(q, k, v)
+        output, *sums = ChunkedAttention.apply(*given, is_native)
     return output, LinearState(*sums)
 
 
@@ -59,8 +78,8 @@ def _attend(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the output, denominators and their lower bounds (empty: none), and three sums."""
     given = (q, k, v, kv, k_sum, k_norm, min_cosine, epsilon)
-    found = native.attend(*given) if native.fits(q, k, v) else attend_chunks(*given, chunk)
-    return _laid_out(found, _shapes(*given))
+    results = native.attend(*given) if native.fits(q, k, v) else attend_chunks(*given, chunk)
+    return _with_strides(results, _shapes(*given))
 
 
 @_attend.register_fake
@@ -73,11 +92,11 @@ def _shapes(
     k_norm: Tensor,
     min_cosine: float | None,
     *_: Any,
-) -> _Six:
+) -> _SixTensors:
     """Allocate the results of ``_attend``."""
     denominator = q.new_empty((*q.shape[:3], 1) if min_cosine is not None else (0,))
     floor = q.new_empty((*q.shape[:3], 1) if min_cosine else (0,))
-    return (native.empty_like(v), denominator, floor, *_whole(kv, k_sum, k_norm))
+    return (native.empty_like(v), denominator, floor, *_contiguous(kv, k_sum, k_norm))
 
 
 @torch.library.custom_op(
@@ -102,49 +121,50 @@ def _differentiate(
     chunk: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of q, k, v and the three sums; an empty one has no gradient."""
-    made = (output, denominator, floor) if min_cosine is not None else (None, None, None)
-    if not min_cosine:
-        made = (*made[:2], None)
+    saved = (
+        None if min_cosine is None else output,
+        None if min_cosine is None else denominator,
+        floor if min_cosine else None,
+    )
     later = (
         torch.zeros_like(kv) if grad_kv is None else grad_kv,
         torch.zeros_like(k_sum) if grad_sum is None else grad_sum,
         torch.zeros_like(k_norm) if grad_norm is None and min_cosine else grad_norm,
     )
-    given = (q, k, v, (kv, k_sum, k_norm), made, grad, later, min_cosine, epsilon)
-    found = native.gradients(*given) if native.fits(q, k, v) else chunk_gradients(*given, chunk)
-    return _laid_out(found, _gradient_shapes(q, k, v, kv, k_sum, k_norm))
+    given = (q, k, v, (kv, k_sum, k_norm), saved, grad, later, min_cosine, epsilon)
+    grads = native.gradients(*given) if native.fits(q, k, v) else chunk_gradients(*given, chunk)
+    return _with_strides(grads, _gradient_shapes(q, k, v, kv, k_sum, k_norm))
 
 
 @_differentiate.register_fake
 def _gradient_shapes(
     q: Tensor, k: Tensor, v: Tensor, kv: Tensor, k_sum: Tensor, k_norm: Tensor, *_: Any
-) -> _Six:
+) -> _SixTensors:
     """Allocate the results of ``_differentiate``."""
     to_q, to_k, to_v = (native.empty_like(x) for x in (q, k, v))
-    return (to_q, to_k, to_v, *_whole(kv, k_sum, k_norm))
+    return (to_q, to_k, to_v, *_contiguous(kv, k_sum, k_norm))
 
 
-def _whole(kv: Tensor, k_sum: Tensor, k_norm: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    kv, k_sum, k_norm = (
-        torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (kv, k_sum, k_norm)
-    )
+def _contiguous(kv: Tensor, k_sum: Tensor, k_norm: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Allocate tensors of these shapes, contiguous."""
+    kv, k_sum, k_norm = (x.new_empty(x.shape) for x in (kv, k_sum, k_norm))
     return kv, k_sum, k_norm
 
 
-def _laid_out(found: tuple[Tensor | None, ...], shapes: _Six) -> _Six:
-    """Return tensors with the strides that a graph expects, copied where they differ; None is 0."""
+def _with_strides(tensors: tuple[Tensor | None, ...], expected: _SixTensors) -> _SixTensors:
+    """Copy tensors whose strides a graph does not expect; zeros replace None."""
     results = []
-    for one, shape in zip(found, shapes, strict=True):
-        if one is None:
-            results.append(shape.zero_())
-        elif one.stride() == shape.stride():
-            results.append(one)
+    for tensor, target in zip(tensors, expected, strict=True):
+        if tensor is None:
+            results.append(target.zero_())
+        elif tensor.stride() == target.stride():
+            results.append(tensor)
         else:
-            results.append(shape.copy_(one))
+            results.append(target.copy_(tensor))
     return tuple(results)  # type: ignore[return-value]
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: _Six) -> None:
+def _save(ctx: Any, inputs: tuple[Any, ...], output: _SixTensors) -> None:
     *tensors, ctx.min_cosine, ctx.epsilon, ctx.chunk, ctx.needs_state = inputs
     ctx.save_for_backward(*tensors, *output[:3])
     ctx.set_materialize_grads(False)
@@ -156,8 +176,7 @@ def _backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     if ctx.min_cosine is None:
         later = (*later[:2], None)
     options = (ctx.min_cosine, ctx.epsilon, ctx.chunk)
-    found = _differentiate(*ctx.saved_tensors, grad, *later, *options)
-    return (*found, None, None, None, None)
+    return (*_differentiate(*ctx.saved_tensors, grad, *later, *options), None, None, None, None)
 
 
 _attend.register_autograd(_backward, setup_context=_save)

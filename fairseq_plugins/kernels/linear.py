@@ -3,20 +3,18 @@
 Shapes: B batch, H heads, T queries, S keys, D' features, M values, C chunk.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from fairseq_plugins.kernels.backend import (
     choose_backend,
+    goes_by_chunks,
     is_transformed,
     needs_plain_operations,
-    takes_all_chunks,
 )
 from fairseq_plugins.kernels.bidirectional import bidirectional_attention
-from fairseq_plugins.kernels.chunked import LinearState, chunked_attention
-from fairseq_plugins.kernels.graph_operator import graph_attention
+from fairseq_plugins.kernels.chunked import LinearState
+from fairseq_plugins.kernels.graph_operator import attend_by_chunks
 from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
 from fairseq_plugins.kernels.precision import without_autocast
 from fairseq_plugins.kernels.products import causal_product
@@ -72,9 +70,13 @@ def causal_linear_attention(
         ValueError: shapes that do not fit, a chunk size below 1, a ``log_decay`` that requires a
             gradient, or both ``epsilon`` and ``min_cosine``.
     """
-    _check(q, k, v, normalizer_q, normalizer_k)
-    _check_epsilon(epsilon, min_cosine)
-    _check_lengths(q, k, chunk_size)
+    _check(q, k, v, normalizer_q, normalizer_k, epsilon, min_cosine)
+    if q.size(2) != k.size(2):
+        raise ValueError(
+            f"`q` and `k` must have one length, but have {q.size(2)} and {k.size(2)} instead."
+        )
+    if chunk_size < 1:
+        raise ValueError(f"`chunk_size` must be at least 1, but is {chunk_size} instead.")
     norm_k = k if normalizer_k is None else normalizer_k
     if not q.size(2):
         state = initial_state or _empty_state(k, v, norm_k)
@@ -105,42 +107,54 @@ def causal_linear_attention(
         if divided is not None:
             return divided
     start = initial_state or _empty_state(k, v, norm_k)
-    in_graph = backend == "native" and torch.compiler.is_compiling()
-    is_fused = is_simple and normalizer_k is None
-    if is_fused and (
-        in_graph or (backend in ("torch", "native") and not takes_all_chunks(q.device))
-    ):
-        options: dict[str, Any] = {
-            "min_cosine": min_cosine,
-            "epsilon": epsilon,
-            "chunk": chunk_size,
-        }
-        if in_graph:
-            output, state = graph_attention(q, k, v, start, needs_state=needs_state, **options)
-        else:
-            output, state = chunked_attention(q, k, v, start, backend=backend, **options)
+    if is_simple and normalizer_k is None and goes_by_chunks(backend, q.device):
+        output, state = attend_by_chunks(
+            q,
+            k,
+            v,
+            start,
+            min_cosine=min_cosine,
+            epsilon=epsilon,
+            chunk=chunk_size,
+            backend=backend,
+            needs_state=needs_state,
+        )
         return (output, state) if return_state else output
     output, kv = causal_product(q, k, v, start.kv, log_decay, chunk_size)
     if not (normalize or return_state):
         return output
     norm_q = q if normalizer_q is None else normalizer_q
     own_decay = log_decay if normalizer_k is None else None
-    denominator, k_sum = _weights_sum(norm_q, norm_k, start, own_decay, chunk_size)
-    sizes = k_norm = start.k_norm
-    if min_cosine or return_state:
-        sizes, k_norm = _norms_sum(norm_k, start, own_decay, chunk_size)
+    needs_norms = bool(min_cosine) or return_state
+    denominator, sizes, *last = _denominators(
+        norm_q, norm_k, start, own_decay, chunk_size, needs_norms
+    )
     if normalize:
         output = _divide(output, denominator, norm_q, sizes, min_cosine, epsilon).to(v.dtype)
-    return (output, LinearState(kv, k_sum, k_norm)) if return_state else output
+    return (output, LinearState(kv, *last)) if return_state else output
 
 
-def _check_lengths(q: Tensor, k: Tensor, chunk_size: int) -> None:
-    if q.size(2) != k.size(2):
-        raise ValueError(
-            f"`q` and `k` must have one length, but have {q.size(2)} and {k.size(2)} instead."
-        )
-    if chunk_size < 1:
-        raise ValueError(f"`chunk_size` must be at least 1, but is {chunk_size} instead.")
+def _denominators(
+    norm_q: Tensor,
+    norm_k: Tensor,
+    start: LinearState,
+    log_decay: Tensor | None,
+    chunk: int,
+    needs_norms: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return sums of weights and of norms (B, H, T, 1), ``k_sum`` and ``k_norm`` of the last key.
+
+    Unless ``needs_norms``, norms are those of ``start``.
+    """
+    ones = norm_k.new_ones(*norm_k.shape[:3], 1)
+    k_sum, sizes = start.k_sum.unsqueeze(-1), start.k_norm.unsqueeze(-1)
+    k_norm = sizes
+    denominator, k_sum = causal_product(norm_q, norm_k, ones, k_sum, log_decay, chunk)
+    if needs_norms:
+        others = torch.ones_like(ones)  # Two tensors, since Dynamo cannot trace an argument twice.
+        key_norms = norms(norm_k, start.kv.dtype)
+        sizes, k_norm = causal_product(others, key_norms, ones, k_norm, log_decay, chunk)
+    return denominator, sizes, k_sum.squeeze(-1), k_norm.squeeze(-1)
 
 
 def _empty_state(k: Tensor, v: Tensor, norm_k: Tensor) -> LinearState:
@@ -157,26 +171,6 @@ def _next_state(k: Tensor, v: Tensor, norm_k: Tensor, start: LinearState) -> Lin
     return LinearState(
         kv, start.k_sum + norm_k[:, :, 0], start.k_norm + norms(norm_k, wide)[..., 0]
     )
-
-
-def _weights_sum(
-    norm_q: Tensor, norm_k: Tensor, start: LinearState, log_decay: Tensor | None, chunk: int
-) -> tuple[Tensor, Tensor]:
-    """Return the sums of weights (B, H, T, 1) and ``k_sum`` after the last key."""
-    ones = norm_k.new_ones(*norm_k.shape[:3], 1)
-    sums, k_sum = causal_product(norm_q, norm_k, ones, start.k_sum.unsqueeze(-1), log_decay, chunk)
-    return sums, k_sum.squeeze(-1)
-
-
-def _norms_sum(
-    norm_k: Tensor, start: LinearState, log_decay: Tensor | None, chunk: int
-) -> tuple[Tensor, Tensor]:
-    """Return the sums of the keys' norms (B, H, T, 1) and ``k_norm`` after the last key."""
-    ones = norm_k.new_ones(*norm_k.shape[:3], 1)
-    others = torch.ones_like(ones)  # Two tensors, since Dynamo cannot trace an argument twice.
-    sizes = norms(norm_k, start.kv.dtype)
-    sums, k_norm = causal_product(others, sizes, ones, start.k_norm.unsqueeze(-1), log_decay, chunk)
-    return sums, k_norm.squeeze(-1)
 
 
 @without_autocast
@@ -211,8 +205,7 @@ def linear_attention(
     Raises:
         ValueError: shapes that do not fit, or both ``epsilon`` and ``min_cosine``.
     """
-    _check(q, k, v, normalizer_q, normalizer_k)
-    _check_epsilon(epsilon, min_cosine)
+    _check(q, k, v, normalizer_q, normalizer_k, epsilon, min_cosine)
     if normalize and normalizer_k is None and not is_transformed():
         return bidirectional_attention(q, k, v, min_cosine=min_cosine, epsilon=epsilon)
     state = remember_keys(k, v, normalizer_k=normalizer_k)
@@ -272,7 +265,13 @@ def _divide(
 
 
 def _check(
-    q: Tensor, k: Tensor, v: Tensor, normalizer_q: Tensor | None, normalizer_k: Tensor | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    normalizer_q: Tensor | None,
+    normalizer_k: Tensor | None,
+    epsilon: float | None,
+    min_cosine: float,
 ) -> None:
     if q.shape[:2] != k.shape[:2] or q.size(-1) != k.size(-1):
         raise ValueError(
@@ -286,8 +285,5 @@ def _check(
         )
     if (normalizer_q is None) != (normalizer_k is None):
         raise ValueError("`normalizer_q` and `normalizer_k` must be given together.")
-
-
-def _check_epsilon(epsilon: float | None, min_cosine: float) -> None:
     if epsilon is not None and min_cosine:
         raise ValueError(f"`min_cosine` must be 0 with epsilon={epsilon}, but is {min_cosine}.")

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fairseq_plugins.kernels.backend import choose_backend, takes_all_chunks
-from fairseq_plugins.kernels.chunked import LinearState, chunked_attention, chunks
-from fairseq_plugins.kernels.graph_operator import graph_attention
+from fairseq_plugins.kernels.backend import choose_backend, goes_by_chunks, takes_all_chunks
+from fairseq_plugins.kernels.chunked import LinearState, chunks
+from fairseq_plugins.kernels.graph_operator import attend_by_chunks
 from fairseq_plugins.kernels.naive import naive_causal_product
 from fairseq_plugins.kernels.precision import without_autocast
 
@@ -45,20 +45,14 @@ def causal_product(
             return triton_linear.causal_product(q, k, v, start)
         if backend == "naive":
             return naive_causal_product(q, k, v, start)
-        in_graph = backend == "native" and torch.compiler.is_compiling()
-        if takes_all_chunks(q.device) and not in_graph:
+        if not goes_by_chunks(backend, q.device):
             return _all_chunks(q, k, v, start, None, chunk)
         # Two tensors, since Dynamo cannot trace an argument twice.
         nothing = (start.new_empty(*start.shape[:2], 0) for _ in range(2))
         state = LinearState(start, *nothing)
-        if in_graph:
-            output, state = graph_attention(
-                q, k, v, state, min_cosine=None, chunk=chunk, needs_state=True
-            )
-        else:
-            output, state = chunked_attention(
-                q, k, v, state, min_cosine=None, chunk=chunk, backend=backend
-            )
+        output, state = attend_by_chunks(
+            q, k, v, state, min_cosine=None, chunk=chunk, backend=backend
+        )
         return output, state.kv
     _check_decay(log_decay, q)
     if takes_all_chunks(q.device):
