@@ -11,7 +11,6 @@ from torch import Tensor
 
 from fairseq_plugins.kernels.precision import without_autocast
 from fairseq_plugins.kernels.word_blocks import (
-    Gradients,
     OutputLayer,
     Targets,
     best_words,
@@ -35,9 +34,9 @@ def linear_cross_entropy(
     """Compute the cross-entropy of ``features @ weight.T + bias``, smoothed as in fairseq and not.
 
     For summed losses on a CPU in float32 or wider, gradients are computed with the loss and kept
-    for backward; a second backward pass computes them again. Otherwise backward recomputes the
-    logits block by block, since the slopes of single losses are known only then, and in half
-    precision this saves a sum of gradients.
+    for backward; a second backward pass recomputes them. Otherwise backward recomputes the logits
+    block by block: gradients of single losses are known only then, and half precision is rounded
+    once instead of in a sum over blocks.
 
     Args:
         features: (N, C).
@@ -63,7 +62,7 @@ def linear_cross_entropy(
         features, target, counts = features[counts], target[counts], counts[counts]
     targets = _targets(target, counts, len(weight), label_smoothing)
     operand = _operand_type(features)
-    return _run(features, weight, bias, targets, operand, reduce)
+    return _compute(features, weight, bias, targets, operand, reduce)
 
 
 def linear_best_words(features: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -100,7 +99,10 @@ def _targets(target: Tensor, counts: Tensor, size: int, label_smoothing: float) 
 
 
 def _operand_type(features: Tensor) -> torch.dtype:
-    """Return the dtype of operands: on a GPU that of autocast or features, on a CPU of sums."""
+    """Return the dtype of a product's operands.
+
+    On a GPU that of autocast or of the features; on a CPU that of sums, float32 or wider.
+    """
     if not features.is_cuda:
         return wide_type(features)
     if torch.is_autocast_enabled("cuda"):
@@ -109,7 +111,7 @@ def _operand_type(features: Tensor) -> torch.dtype:
 
 
 @without_autocast
-def _run(
+def _compute(
     features: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -118,19 +120,19 @@ def _run(
     reduce: bool,
 ) -> tuple[Tensor, Tensor]:
     given = [features, weight] if bias is None else [features, weight, bias]
-    if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in given):
-        found = losses_by_words(features, OutputLayer(weight, bias), targets, operand)
-        return (found.loss.sum(), found.nll.sum()) if reduce else (found.loss, found.nll)
     wide = wide_type(features)
-    if reduce and not features.is_cuda and all(tensor.dtype == wide for tensor in given):
-        loss, nll = _SummedLoss.apply(features, weight, bias, targets)
+    if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in given):
+        loss, nll, _ = losses_by_words(features, OutputLayer(weight, bias), targets, operand)
+    elif reduce and not features.is_cuda and all(tensor.dtype == wide for tensor in given):
+        loss, nll = _Losses.apply(features, weight, bias, targets, operand, True)
         return loss, nll
-    loss, nll = _TokenLosses.apply(features, weight, bias, targets, operand)
+    else:
+        loss, nll = _Losses.apply(features, weight, bias, targets, operand, False)
     return (loss.sum(), nll.sum()) if reduce else (loss, nll)
 
 
-class _TokenLosses(torch.autograd.Function):
-    """Losses (N,), whose backward recomputes the logits."""
+class _Losses(torch.autograd.Function):
+    """Losses (N,), or with ``is_summed`` their sum, whose gradients are computed in forward."""
 
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]
@@ -140,9 +142,22 @@ class _TokenLosses(torch.autograd.Function):
         bias: Tensor | None,
         targets: Targets,
         operand: torch.dtype,
+        is_summed: bool,
     ) -> tuple[Tensor, Tensor]:
-        loss, nll, log_sum = losses_by_words(features, OutputLayer(weight, bias), targets, operand)
-        _keep(ctx, features, weight, bias, targets, log_sum, operand)
+        output = OutputLayer(weight, bias)
+        # No saved tensors, so that backward returns them without copying a gradient as large as the
+        # weight.
+        ctx.gradients = None
+        if is_summed:
+            wanted = ctx.needs_input_grad[:3]
+            losses, ctx.gradients = losses_and_gradients(features, output, targets, wanted)
+            loss, nll = losses.loss.sum(), losses.nll.sum()
+        else:
+            losses = losses_by_words(features, output, targets, operand)
+            loss, nll = losses.loss, losses.nll
+        words, counts, *shares = targets
+        ctx.save_for_backward(features, weight, bias, words, counts, losses.log_sum)
+        ctx.shares, ctx.operand = shares, operand
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
@@ -150,63 +165,22 @@ class _TokenLosses(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     @without_autocast
     def backward(ctx, slopes: Tensor, _: Any) -> tuple[Any, ...]:  # type: ignore[no-untyped-def]
-        return *_make_again(ctx, slopes), None, None
-
-
-class _SummedLoss(torch.autograd.Function):
-    """The sum of losses, with gradients computed in the forward pass."""
-
-    @staticmethod
-    def forward(  # type: ignore[no-untyped-def]
-        ctx, features: Tensor, weight: Tensor, bias: Tensor | None, targets: Targets
-    ) -> tuple[Tensor, Tensor]:
-        wanted = ctx.needs_input_grad[:3]
-        output = OutputLayer(weight, bias)
-        (loss, nll, log_sum), gradients = losses_and_gradients(features, output, targets, wanted)
-        # Not saved tensors, so that backward can return them without copying a gradient of the
-        # size of the weight.
-        ctx.made = gradients
-        _keep(ctx, features, weight, bias, targets, log_sum, features.dtype)
-        total = nll.sum()
-        ctx.mark_non_differentiable(total)
-        return loss.sum(), total
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    @without_autocast
-    def backward(ctx, slope: Tensor, _: Any) -> tuple[Any, ...]:  # type: ignore[no-untyped-def]
-        made, ctx.made = ctx.made, None
-        saved = ctx.saved_tensors  # raises where the graph is freed
-        if made is None:
-            return *_make_again(ctx, slope.expand(len(saved[0]))), None
-        if float(slope) != 1.0:
-            for gradient in made:
+        # Raises an error where the graph is freed.
+        features, weight, bias, words, counts, log_sum = ctx.saved_tensors
+        if ctx.gradients is None:
+            gradients = gradients_by_words(
+                features,
+                OutputLayer(weight, bias),
+                Targets(words, counts, *ctx.shares),
+                log_sum,
+                slopes.expand(len(features)),
+                ctx.operand,
+                ctx.needs_input_grad[:3],
+            )
+            return *gradients, None, None, None
+        gradients, ctx.gradients = ctx.gradients, None
+        if float(slopes) != 1.0:
+            for gradient in gradients:
                 if gradient is not None:
-                    gradient *= slope
-        return *made, None
-
-
-def _keep(
-    ctx: Any,
-    features: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    targets: Targets,
-    log_sum: Tensor,
-    operand: torch.dtype,
-) -> None:
-    ctx.save_for_backward(features, weight, bias, targets.words, targets.counts, log_sum)
-    ctx.shares, ctx.operand = (targets.hit, targets.spread), operand
-
-
-def _make_again(ctx: Any, slopes: Tensor) -> Gradients:
-    features, weight, bias, words, counts, log_sum = ctx.saved_tensors
-    return gradients_by_words(
-        features,
-        OutputLayer(weight, bias),
-        Targets(words, counts, *ctx.shares),
-        log_sum,
-        slopes,
-        ctx.operand,
-        ctx.needs_input_grad[:3],
-    )
+                    gradient *= slopes
+        return *gradients, None, None, None
