@@ -113,22 +113,19 @@ class DeBERTa(PositionEncoding):
         parts = 3 if self.terms == "both" else 2
         return float((parts * self.context.head_dim) ** -0.5)
 
-    def _project_query(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return Q_r: (N, C) -> (N, H D)."""
-        if self.query_weight is not None and self.query_bias is not None:
-            own = (widened(x) for x in (rows, self.query_weight, self.query_bias))
-            return F.linear(*own)
-        return self._by_content(rows, dtype, 0)
+    def _project(self, rows: Tensor, dtype: torch.dtype, *, keys: bool) -> Tensor:
+        """Return K_r or Q_r of rows of P: (N, C) -> (N, H D).
 
-    def _project_key(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return K_r: (N, C) -> (N, H D)."""
-        if self.key_weight is not None:
-            return F.linear(widened(rows), widened(self.key_weight))
-        return self._by_content(rows, dtype, 1)
-
-    def _by_content(self, rows: Tensor, dtype: torch.dtype, which: int) -> Tensor:
-        """Project rows of P by the layer's projections, in the dtype of the projected content."""
-        return rows if self._bound is None else self._bound[which](rows.to(dtype))
+        The layer's own projections compute in ``dtype``, that of the content.
+        """
+        weight = self.key_weight if keys else self.query_weight
+        if weight is not None:
+            bias = None if keys or self.query_bias is None else widened(self.query_bias)
+            return F.linear(widened(rows), widened(weight), bias)
+        if self._bound is None:
+            return rows
+        query_projection, key_projection = self._bound
+        return (key_projection if keys else query_projection)(rows.to(dtype))
 
     def _term(self, x: Tensor, offsets: Tensor, bounds: tuple[int, int], *, keys: bool) -> Tensor:
         """Return x_i.X_r[clip(n_ij + k)]: (B, H, T, D), offsets (B or 1, T, S) -> (B, H, T, S).
@@ -138,8 +135,7 @@ class DeBERTa(PositionEncoding):
         k = self.max_distance
         low, high = (min(max(bound, -k), k - 1) for bound in bounds)
         rows = self.table[low + k : high + k + 1]
-        project = self._project_key if keys else self._project_query
-        projected = project(rows, x.dtype)
+        projected = self._project(rows, x.dtype, keys=keys)
         heads = projected.unflatten(-1, (self.context.num_heads, -1)).transpose(0, 1)
         return products_by_offset(x, heads.to(x.dtype), offsets.clamp(low, high), low)
 
