@@ -1,4 +1,4 @@
-"""Softmax attention where PyTorch's fused kernel does not do: with weights, or head by head.
+"""Softmax attention without PyTorch's fused kernel: with explicit weights, or head by head.
 
 On a CPU the fused kernel needs values as wide as queries and has no gradient for an added mask.
 PyTorch's fallback passes several times over the weights of all heads; those of one head fit in a
@@ -8,6 +8,7 @@ Shapes: B batch, H heads, T queries, S keys, D features, M values.
 """
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import torch
@@ -22,7 +23,10 @@ FEWEST_PAIRS = 256 * 256
 
 
 def can_go_by_head(q: Tensor, k: Tensor) -> bool:
-    """Return whether this is faster: many pairs on a CPU, in float32 or wider, not compiled."""
+    """Return whether ``softmax_by_head`` runs and is faster than PyTorch's fallback.
+
+    That is so for many pairs on a CPU, in float32 or wider, outside a compiled graph.
+    """
     if q.device.type != "cpu" or torch.is_autocast_enabled("cpu") or needs_plain_operations():
         return False
     is_wide = q.dtype == torch.promote_types(q.dtype, torch.float32)
@@ -99,13 +103,13 @@ class _ByHead(torch.autograd.Function):
         weights = q.new_empty(batch, heads, length, k.size(2))
         # Tokens before heads, the memory layout for the output projection.
         output = v.new_empty(batch, length, heads, v.size(-1)).transpose(1, 2)
-        for b, h in _heads(q):
+        for b, h in product(range(batch), range(heads)):
             logits = weights[b, h]
             if added is None:
                 torch.mm(q[b, h], k[b, h].mT, out=logits).mul_(scale)
             else:
-                of_head = added[_of(added, b, h)]
-                torch.addmm(of_head, q[b, h], k[b, h].mT, beta=share, alpha=scale, out=logits)
+                added_head = added[_broadcast_index(added, b, h)]
+                torch.addmm(added_head, q[b, h], k[b, h].mT, beta=share, alpha=scale, out=logits)
             torch.softmax(logits, -1, out=logits)
             output[b, h] = logits @ v[b, h]
         ctx.save_for_backward(q, k, v, added, weights)
@@ -119,21 +123,17 @@ class _ByHead(torch.autograd.Function):
         q, k, v, added, weights = ctx.saved_tensors
         to_q, to_k, to_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
         to_added = torch.zeros_like(added) if ctx.needs_input_grad[3] else None
-        for b, h in _heads(q):
-            shares, above = weights[b, h], grad[b, h]
-            to_v[b, h] = shares.mT @ above
-            slopes = torch._softmax_backward_data(above @ v[b, h].mT, shares, -1, shares.dtype)
+        for b, h in product(range(q.size(0)), range(q.size(1))):
+            p, grad_head = weights[b, h], grad[b, h]
+            to_v[b, h] = p.mT @ grad_head
+            slopes = torch._softmax_backward_data(grad_head @ v[b, h].mT, p, -1, p.dtype)
             to_q[b, h] = torch.mm(slopes, k[b, h]).mul_(ctx.scale)
             to_k[b, h] = torch.mm(slopes.mT, q[b, h]).mul_(ctx.scale)
             if to_added is not None:
-                to_added[_of(added, b, h)].add_(slopes, alpha=ctx.share)
+                to_added[_broadcast_index(added, b, h)].add_(slopes, alpha=ctx.share)
         return to_q, to_k, to_v, to_added, None, None
 
 
-def _heads(q: Tensor) -> list[tuple[int, int]]:
-    return [(b, h) for b in range(q.size(0)) for h in range(q.size(1))]
-
-
-def _of(added: Tensor, b: int, h: int) -> tuple[int, int]:
-    """Return the index of a row and a head in ``added``."""
+def _broadcast_index(added: Tensor, b: int, h: int) -> tuple[int, int]:
+    """Return the index of a row and a head in a tensor (B or 1, H or 1, ...)."""
     return b if added.size(0) > 1 else 0, h if added.size(1) > 1 else 0
