@@ -39,7 +39,6 @@ def _summed(hook: str) -> Callable[..., Any]:
     """Make a hook that adds the results of the parts' hooks."""
 
     def call(composition: "Compose", *args: Any, **options: Any) -> Tensor:
-        terms: Iterable[Tensor]
         args, options = composition.with_sampled_positions(args, options)
         terms = (getattr(part, hook)(*args, **options) for part in composition.parts_with(hook))
         return reduce(operator.add, terms)
@@ -83,8 +82,9 @@ class Compose(PositionEncoding):
             hook: [i for i, part in enumerate(self.parts) if hook in part.hooks]
             for hook in ALL_HOOKS
         }
-        self.causal_refusal = _first(e.causal_refusal for e in encodings)
-        self.bidirectional_refusal = _first(e.bidirectional_refusal for e in encodings)
+        self.causal_refusal = next(filter(None, (e.causal_refusal for e in encodings)), None)
+        refusals = (e.bidirectional_refusal for e in encodings)
+        self.bidirectional_refusal = next(filter(None, refusals), None)
         self.shared_across_layers = all(e.shared_across_layers for e in encodings)
         self.keeps_absolute_embedding = all(e.keeps_absolute_embedding for e in encodings)
         self.embed_window = max(e.embed_window for e in encodings)
@@ -195,7 +195,3 @@ def find_position_sampler(encodings: Iterable[PositionEncoding]) -> Repositions 
                 "it. An encoding of positions alone would work."
             )
     return position_sampler
-
-
-def _first(reasons: Iterable[str | None]) -> str | None:
-    return next((reason for reason in reasons if reason), None)

@@ -52,10 +52,8 @@ def build_model_encodings(
     contexts = contexts_of(split, context)
     for part, part_options in split.items():
         first = build_one(part, contexts[part], part_options)
-        column = [first]
-        while len(column) < num_layers:
-            column.append(_later(part, first, part_options))
-        columns.append(column)
+        later = (_later(part, first, part_options) for _ in range(num_layers - 1))
+        columns.append([first, *later])
     embedding = [(c, c[0].embed_layers(num_layers)) for c in columns if "embed" in c[0].hooks]
     attending = [c for c in columns if c[0].hooks & (TRANSFORM_HOOKS | LOGIT_HOOKS)]
     for column, _ in embedding:

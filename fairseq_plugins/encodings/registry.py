@@ -72,9 +72,7 @@ class EncodingEntry:
     @property
     def hooks(self) -> frozenset[str]:
         """The hooks that the class, or the parts' classes, override."""
-        if self.parts:
-            return frozenset[str]().union(*(get_entry(part).hooks for part in self.parts))
-        return overridden_hooks(self.cls)
+        return frozenset[str]().union(*map(overridden_hooks, self.classes))
 
     @property
     def classes(self) -> list[type[PositionEncoding]]:
@@ -84,8 +82,7 @@ class EncodingEntry:
     def refusal(self, *, causal: bool) -> str | None:
         """Return why causal (or other) attentions do not support it; None if they do."""
         attribute = "causal_refusal" if causal else "bidirectional_refusal"
-        reasons = (getattr(cls, attribute) for cls in self.classes)
-        return next((reason for reason in reasons if reason), None)
+        return next(filter(None, (getattr(cls, attribute) for cls in self.classes)), None)
 
     @property
     def facts(self) -> PositionFacts:
