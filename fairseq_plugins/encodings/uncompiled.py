@@ -5,7 +5,7 @@ It does not load the compiler, unlike ``torch.compiler.disable``.
 
 import sys
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import wraps
 from typing import Any, TypeVar
 
 import torch
@@ -21,15 +21,15 @@ def uncompiled(reason: str) -> Callable[[Function], Function]:
     """
 
     def decorate(function: Function) -> Function:
-        @cache
-        def disabled() -> Callable[..., Any]:
-            return torch.compiler.disable(function, reason=reason)
+        disabled: list[Any] = []
 
         @wraps(function)
         def run(*args: Any, **options: Any) -> Any:
             if "torch._dynamo" not in sys.modules:
                 return function(*args, **options)
-            return disabled()(*args, **options)
+            if not disabled:
+                disabled.append(torch.compiler.disable(function, reason=reason))
+            return disabled[0](*args, **options)
 
         # Attributes by which the compiler decides whether to trace a call.
         run._torchdynamo_disable = True  # type: ignore[attr-defined]
