@@ -18,9 +18,9 @@ class Blocks(NamedTuple):
 def choose_blocks(capability: tuple[int, int], dtype: torch.dtype, features: int) -> Blocks:
     """Return block sizes that fit the registers and shared memory reported by ptxas.
 
-    Hopper multiplies from shared memory; other architectures hold operands in registers, of which
-    three TF32 products take the most, and one, of float16 inputs, twice as many as bfloat16. What
-    is left outside registers (spills) is measured by tests/kernels/compile_triton.py.
+    Hopper multiplies from shared memory. Other architectures hold operands in registers: three TF32
+    products take the most, and the one of float16 inputs takes twice as many as bfloat16.
+    tests/kernels/compile_triton.py measures the spilled registers.
 
     Args:
         capability: of the GPU.

@@ -1,16 +1,16 @@
-"""Triton kernels of causal linear attention; ``triton_linear`` says how they work together.
+"""Triton kernels of causal linear attention; ``triton_linear`` describes how they work together.
 
 Shapes: B batch, H heads, T tokens, D features, M values; ``pair`` counts the B x H pairs. Inputs
 (B, H, T, D or M) come with their strides over batch, head and token and are dense in the last
-dimension; what kernels make is contiguous. Features and values are masked to powers of two
-(``BLOCK_D``, ``BLOCK_M``), tokens to ``CHUNK``.
+dimension; outputs are contiguous. Features and values are padded to powers of two (``BLOCK_D``,
+``BLOCK_M``), tokens to ``CHUNK``, by masks.
 
 A slot is the state at the border of a segment in float32: (D, M) of ``kv``, and with ``NORMALIZE``
 then (D) of the summed keys and (1) of their summed norms; it takes ``SLOT`` floats.
 
-With ``NORMALIZE`` the output is divided by q . (sum of k), moved out to ``min_cosine`` times
-|q| (sum of |k|) with ``FLOOR``, and to ``least`` always. The statistics that backward needs are
-(B, H, T) float32: ``raw`` the denominators before that, ``sizes`` the sums of |k|.
+With ``NORMALIZE`` the output is divided by q . (sum of k), whose absolute value is clamped to at
+least ``least``, and with ``FLOOR`` to ``min_cosine`` times |q| (sum of |k|). Backward needs two
+statistics, (B, H, T) float32: ``raw``, the unclamped denominators, and ``sizes``, the sums of |k|.
 """
 
 import triton
@@ -72,7 +72,7 @@ def _bound(norms, sizes, min_cosine, least, FLOOR: tl.constexpr):
 
 @triton.jit
 def _inverse(raw, bound, SIGNED: tl.constexpr):
-    """1 over denominators moved out to ``bound``; negative ones keep their sign if SIGNED."""
+    """1 / denominators clamped to ``bound``; negative ones keep their sign if SIGNED."""
     if SIGNED:
         return tl.where(raw < 0, -1.0, 1.0) / tl.maximum(tl.abs(raw), bound)
     else:
@@ -92,8 +92,8 @@ def segment_sums(
 ):  # fmt: skip
     """Slots with the sum of a_t b_t^T over the segment before, or after with ``BACKWARD``.
 
-    The slot that no segment precedes gets the start, or zeros. Forward a and b are the keys and
-    the values, backward the queries and the gradients of the outputs.
+    The slot without such a segment gets the start, or zeros. Forward, a and b are the keys and the
+    values; backward, the queries and the gradients of the outputs.
     """
     pair, slot = tl.program_id(0), tl.program_id(1)
     segment = slot + 1 if BACKWARD else slot - 1
@@ -165,7 +165,7 @@ def outputs(
     OPERAND: tl.constexpr, PRECISION: tl.constexpr,
     NORMALIZE: tl.constexpr, FLOOR: tl.constexpr, SIGNED: tl.constexpr,
 ):  # fmt: skip
-    """The outputs of a segment; the last segment also stores ``kv`` after it, if not divided."""
+    """The outputs of a segment; without ``NORMALIZE`` the last one stores the final ``kv`` too."""
     pair, segment = tl.program_id(0), tl.program_id(1)
     q_ptr = _pair_start(q_ptr, pair, heads, q_batch, q_head)
     k_ptr = _pair_start(k_ptr, pair, heads, k_batch, k_head)
@@ -199,7 +199,7 @@ def outputs(
             k_sum += tl.sum(k.to(tl.float32), 0)
             size += tl.sum(norms, 0)
         _store_matrix(output_ptr, first, local, m, length, M, out)
-    if not NORMALIZE:  # noqa: SIM102 (settled when compiled; the other is not)
+    if not NORMALIZE:  # noqa: SIM102 (a constant of the compiler, unlike the next)
         if segment == segments - 1:
             mask = (d[:, None] < D) & (m[None, :] < M)
             end = end_ptr + pair.to(tl.int64) * D * M
@@ -255,7 +255,7 @@ def query_gradients(
     OPERAND: tl.constexpr, PRECISION: tl.constexpr,
     NORMALIZE: tl.constexpr, FLOOR: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of a segment's queries, with forward's states once more."""
+    """The gradients of a segment's queries, from the states of the forward pass."""
     pair, segment = tl.program_id(0), tl.program_id(1)
     q_ptr = _pair_start(q_ptr, pair, heads, q_batch, q_head)
     k_ptr = _pair_start(k_ptr, pair, heads, k_batch, k_head)
@@ -370,7 +370,7 @@ def key_value_gradients(
             grad_k += along[:, None] * k.to(tl.float32)
             later_size += tl.sum(bound_grad, 0)
         _store_matrix(grad_k_ptr, first, local, d, length, D, grad_k)
-    if not NORMALIZE:  # noqa: SIM102 (settled when compiled; the other is not)
+    if not NORMALIZE:  # noqa: SIM102 (a constant of the compiler, unlike the next)
         if segment == 0:
             mask = (d[:, None] < D) & (m[None, :] < M)
             grad_start = grad_start_ptr + pair.to(tl.int64) * D * M

@@ -1,31 +1,31 @@
 """Causal linear attention on a GPU by the kernels of ``triton_kernels``.
 
-A sequence is cut into segments of a few chunks. Three launches make the outputs: the sum of
-k_t v_t^T over every segment, running sums over these (one per 256 tokens: they cost little), and
-then all segments at once, each from its first chunk to its last with the state in registers. Four
-make the gradients: those of q like the outputs, from the states that forward kept, and those of k
-and v from the last chunk to the first with sums of q_s grad_s^T in the place of states.
+A sequence is cut into segments of a few chunks. Three launches compute the outputs: the sum of
+k_t v_t^T over every segment; the running sums of these, one per 256 tokens; and all segments at
+once, each from its first chunk to its last with the state in registers. Four more compute the
+gradients: that of q, like the outputs, from the saved states; the sums of q_s grad_s^T over every
+segment; their running sums from the end; and from these the gradients of k and v, each segment from
+its last chunk to its first.
 
-Why not one program per pair of batch and head that walks through the whole sequence: at B = H = 8
-that is 64 programs, where an H100 has 132 multiprocessors, with T / 64 steps that wait for each
-other. Segments give 512 programs at T = 2,048 and 2,048 at T = 8,192, of four steps each, for
-reading k and v once more, mostly from the L2 cache. Why not states at the border of every chunk: a
-state of 64 x 64 floats weighs as much as 128 bfloat16 rows, so that at every 64 tokens they would
-be most of the traffic, and the work is bound by memory.
+One program per batch row and head for the whole sequence would be too few: at B = H = 8 that is 64
+programs for the 132 multiprocessors of an H100, with T / 64 steps one after another. Segments are
+512 programs of four steps at T = 2,048 and 2,048 at T = 8,192. In return k and v are read once
+more, mostly from the L2 cache. States at the border of every chunk would be most of the memory
+traffic, which bounds the time: one of 64 x 64 floats is as large as 128 bfloat16 rows.
 
-Sums are float32. Operands of tensor cores are bfloat16 for bfloat16 inputs; float16 inputs are
-taken as TF32, which holds them exactly and has the range that sums need; float32 inputs as three
-TF32 products, for an error of 1e-6. Nothing is added atomically: results repeat bit for bit.
+Sums are float32. Tensor cores multiply bfloat16 inputs as they are. Float16 inputs are cast to
+TF32, which represents them exactly and has the range that sums need. A product of float32 inputs
+takes three TF32 products, for an error of 1e-6. Without atomic additions, results are
+deterministic.
 
 Features may be float32 beside half-precision values: they are rounded to the values' type for the
 products, and have gradients in float32, since those of small features leave float16's range.
 
-A denominator of the same features (``encoded``) is made in the same pass, for one column of sums
-more; its gradients take one more small launch.
+A denominator of the same features is computed in the same pass, as one more column of the sums; its
+gradients take one more small launch.
 
-Saved for backward are the inputs and the segments' states: one (D, M) float32 matrix per pair and
-256 tokens.
-Wide features or values are cut into parts, in float32, whose products add up.
+Backward needs the inputs and the segments' states, one (D, M) float32 matrix per 256 tokens of a
+row and head. Wide features or values are cut into parts, in float32, whose products are added.
 
 Shapes: B batch, H heads, T tokens, D' features, M values.
 """
@@ -132,7 +132,7 @@ def _capability(tensor: Tensor) -> tuple[int, int]:
 def _common_dtype(q: Tensor, k: Tensor, v: Tensor) -> torch.dtype:
     """Choose the dtype of the operands: the promoted type, or that of half-precision values.
 
-    Features of such values may come in float32, for gradients that leave float16's range.
+    Features beside such values may be float32, for gradients that leave float16's range.
     """
     dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), v.dtype)
     if dtype == torch.float32 and v.dtype in (torch.float16, torch.bfloat16):
@@ -166,12 +166,8 @@ class Division(NamedTuple):
 
     @property
     def least(self) -> float:
-        """The least denominator, whatever the features."""
+        """The constant lower bound of a denominator's absolute value."""
         return MIN_DENOMINATOR if self.epsilon is None else self.epsilon
-
-    def clamping(self) -> dict[str, bool]:
-        """Return the compile-time arguments of kernels that clamp."""
-        return {"FLOOR": bool(self.min_cosine), "SIGNED": self.epsilon is None}
 
 
 def _on(tensor: Tensor) -> AbstractContextManager[Any]:
@@ -207,19 +203,18 @@ def _slots(
         SLOT=width, BACKWARD=backward, NORMALIZE=normalize, HAS_START=start is not None,
         **plan.segmented(),
     )  # fmt: skip
-    if plan.segments > 1:
-        block = 128
-        kernels.scan_slots[(plan.pairs, triton.cdiv(width, block))](
-            slots, plan.segments, SLOT=width, BLOCK=block, SLOTS=16, BACKWARD=backward, num_warps=4
-        )
+    block = 128
+    kernels.scan_slots[(plan.pairs, triton.cdiv(width, block))](
+        slots, plan.segments, SLOT=width, BLOCK=block, SLOTS=16, BACKWARD=backward, num_warps=4
+    )
     return slots
 
 
 class _Causal(torch.autograd.Function):
     """``causal_product`` of features and values that are not too wide for one kernel.
 
-    Divided by its denominator where there is a ``division``, then in the dtype of ``v`` and without
-    the last state.
+    With a ``division`` the output is divided by its denominator and has the dtype of ``v``, and
+    there is no last state.
     """
 
     @staticmethod
@@ -260,7 +255,7 @@ class _Causal(torch.autograd.Function):
         q, k, v, slots, output, raw, sizes = ctx.saved_tensors
         plan, division = ctx.plan, ctx.division
         normalize = division is not None
-        floor = bool(division and division.min_cosine)
+        floor = _clamping(division)["FLOOR"]
         constants = plan.segmented() | {"NORMALIZE": normalize, "FLOOR": floor}
         grads = [
             torch.empty(x.shape, dtype=dtype, device=x.device)
@@ -297,7 +292,11 @@ class _Causal(torch.autograd.Function):
 
 
 def _clamping(division: Division | None) -> dict[str, bool]:
-    return division.clamping() if division else {"FLOOR": False, "SIGNED": True}
+    """Return the compile-time arguments of kernels that clamp denominators."""
+    return {
+        "FLOOR": division is not None and bool(division.min_cosine),
+        "SIGNED": division is None or division.epsilon is None,
+    }
 
 
 def _rows(plan: Plan, like: Tensor, count: int) -> tuple[Tensor, ...]:
@@ -319,6 +318,6 @@ def _row_gradients(
     kernels.row_gradients[(plan.pairs, triton.cdiv(plan.shape[2], plan.blocks.chunk))](
         *_strided(q), *_strided(grad_output), output, raw, sizes, *rows,
         *plan.shape[1:], division.min_cosine, division.least,
-        **division.clamping(), **plan.constants(),
+        **_clamping(division), **plan.constants(),
     )  # fmt: skip
     return rows
