@@ -1,9 +1,9 @@
 """Causal linear attention by chunks, together with its denominator.
 
 out_s = q_s (kv_0 + sum_{t <= s} k_t v_t^T) / q_s (z_0 + sum_{t <= s} k_t). Within a chunk this uses
-its C x C weights, whose row sum is the denominator; across chunks, running sums. All chunks share
-scratch memory. The inputs, the unrounded output and the denominators are saved for backward, which
-recomputes the sums at the borders of chunks.
+its C x C weights, whose row sums are the denominators; across chunks, running sums. All chunks
+share scratch memory. The inputs, the unrounded output and the denominators are saved for backward,
+which recomputes the sums at the borders of chunks.
 
 Shapes: B batch, H heads, T queries and keys, D' features, M values, C chunk; N = B H.
 """
@@ -75,8 +75,8 @@ class ChunkedAttention(torch.autograd.Function):
         output, denominator, floor, state, total, last_norm = computed
         divides = denominator is not None
         # Not rounded, since the denominator's slope is often a small difference of large numbers.
-        kept = output if divides else None
-        ctx.save_for_backward(q, k, v, *sums, kept, denominator, floor)
+        unrounded = output if divides else None
+        ctx.save_for_backward(q, k, v, *sums, unrounded, denominator, floor)
         ctx.min_cosine, ctx.epsilon, ctx.chunk = min_cosine, epsilon, chunk
         ctx.is_native = is_native
         ctx.set_materialize_grads(False)
@@ -93,7 +93,7 @@ class ChunkedAttention(torch.autograd.Function):
         grad_sum: Tensor | None,
         grad_norm: Tensor | None,
     ) -> tuple[Tensor | None, ...]:
-        q, k, v, kv, k_sum, k_norm, *made = ctx.saved_tensors
+        q, k, v, kv, k_sum, k_norm, *saved = ctx.saved_tensors
         grad = torch.zeros_like(v) if grad_output is None else grad_output
         # Gradients of the sums that include a key, from the last chunk to the first.
         later = torch.zeros_like(kv) if grad_kv is None else grad_kv
@@ -102,7 +102,7 @@ class ChunkedAttention(torch.autograd.Function):
             grad_norm = None  # That sum has no keys; zeros in a compiled graph, else None.
         elif grad_norm is None and ctx.min_cosine:
             grad_norm = torch.zeros_like(k_norm)
-        given = (q, k, v, (kv, k_sum, k_norm), made, grad, (later, later_sum, grad_norm))
+        given = (q, k, v, (kv, k_sum, k_norm), saved, grad, (later, later_sum, grad_norm))
         clamping = (ctx.min_cosine, ctx.epsilon)
         if ctx.is_native:
             grads = native.gradients(*given, *clamping)
@@ -181,7 +181,7 @@ def chunk_gradients(
     k: Tensor,
     v: Tensor,
     sums: tuple[Tensor, Tensor, Tensor],
-    made: tuple[Tensor | None, Tensor | None, Tensor | None],
+    saved: tuple[Tensor | None, Tensor | None, Tensor | None],
     grad: Tensor,
     later: tuple[Tensor, Tensor, Tensor | None],
     min_cosine: float | None,
@@ -191,11 +191,11 @@ def chunk_gradients(
     """Compute the gradients of ``attend_chunks``, from the last chunk to the first.
 
     Args:
-        q: as ``k`` and ``v`` that given to ``attend_chunks``.
-        k: see ``q``.
-        v: see ``q``.
+        q: (B, H, T, D').
+        k: (B, H, T, D').
+        v: (B, H, T, M).
         sums: ``kv``, ``k_sum`` and ``k_norm`` before the first key.
-        made: the output, the unclamped denominators and their lower bounds, or None.
+        saved: the output, the unclamped denominators and their lower bounds, or None.
         grad: (B, H, T, M), of the output.
         later: the gradients of the sums after the last key; None for that of ``k_norm`` if nothing
             depends on norms.
@@ -206,12 +206,12 @@ def chunk_gradients(
     Returns:
         The gradients of q, k, v and the sums.
     """
-    (kv, k_sum, k_norm), (output, denominator, floor) = sums, made
+    (kv, k_sum, k_norm), (output, denominator, floor) = sums, saved
     wide, borders = kv.dtype, chunks(q.size(2), chunk)
     slopes, divisor = Slopes(), None
     if output is not None and denominator is not None:
         divisor = clamp_denominator(denominator, floor, epsilon)
-        along = _along(grad, output, wide, borders)
+        along = _row_products(grad, output, wide, borders)
         slopes = undo_division(along, divisor, denominator, floor, epsilon)
     slope = slopes.denominator
     to_norms = _norm_slopes(q, k, k_norm, min_cosine, slopes, later[2])
@@ -253,8 +253,8 @@ def chunk_gradients(
     return *grads, to_kv.view(kv.shape), to_sum.view(k_sum.shape), to_norms.start
 
 
-def _along(grad: Tensor, output: Tensor, dtype: torch.dtype, borders: list[slice]) -> Tensor:
-    """Return dot products over M of two (B, H, T, M), without the whole elementwise product."""
+def _row_products(grad: Tensor, output: Tensor, dtype: torch.dtype, borders: list[slice]) -> Tensor:
+    """Sum the products of two (B, H, T, M) over M, chunk by chunk to save memory."""
     rows = [(grad[:, :, at].to(dtype) * output[:, :, at]).sum(-1, keepdim=True) for at in borders]
     return torch.cat(rows, dim=2)
 

@@ -119,11 +119,11 @@ def _compute(
     operand: torch.dtype,
     reduce: bool,
 ) -> tuple[Tensor, Tensor]:
-    given = [features, weight] if bias is None else [features, weight, bias]
+    tensors = [features, weight] if bias is None else [features, weight, bias]
     wide = wide_type(features)
-    if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in given):
+    if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in tensors):
         loss, nll, _ = losses_by_words(features, OutputLayer(weight, bias), targets, operand)
-    elif reduce and not features.is_cuda and all(tensor.dtype == wide for tensor in given):
+    elif reduce and not features.is_cuda and all(tensor.dtype == wide for tensor in tensors):
         loss, nll = _Losses.apply(features, weight, bias, targets, operand, True)
         return loss, nll
     else:

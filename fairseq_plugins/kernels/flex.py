@@ -1,6 +1,6 @@
-"""Softmax attention with a bias for each pair that the kernel computes: PyTorch's FlexAttention.
+"""Softmax attention whose kernel computes the bias of each pair, by PyTorch's FlexAttention.
 
-Neither logits nor bias are stored, so that memory grows with the length.
+Neither logits nor biases are stored, so that memory is linear in the length.
 
 Shapes: B batch, H heads, T queries, S keys, D features, M values.
 """
@@ -15,18 +15,18 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 PairFunction = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""From the indices of a row, a head, a query and a key, () each, to a value of that pair, ()."""
+"""A function of the indices of a batch row, a head, a query and a key, () each: a value ()."""
 
 BLOCK = 128  # queries, and keys, of a block that is skipped or computed as a whole
-_FEWEST, _MOST = 16, 256  # features of the compiled kernel
-# Compiled kernels to keep: one for each bias, mask, dtype and kind of sizes. Beyond that PyTorch
-# would compute all logits; its own limit of 8 is for one function, here shared by all.
-_KERNELS = 64
+_MIN_FEATURES, _MAX_FEATURES = 16, 256  # of the compiled kernel
+# Each bias, mask, dtype and kind of sizes needs a compiled kernel. Beyond this many, PyTorch would
+# compute all logits; its default limit of 8 is meant for one function, and all share this one.
+_MAX_KERNELS = 64
 
 
 def takes_features(*features: int) -> bool:
     """Return whether the kernel is compiled for these numbers of features, D and M."""
-    return min(features) >= _FEWEST and max(features) <= _MOST
+    return min(features) >= _MIN_FEATURES and max(features) <= _MAX_FEATURES
 
 
 def flex_softmax(
@@ -63,7 +63,7 @@ def flex_softmax(
     options: dict[str, Any] = {"score_mod": add, "block_mask": mask, "scale": scale}
     if q.device.type == "cpu" or torch.compiler.is_compiling():
         return flex_attention(q, k, v, **options)
-    with torch._dynamo.config.patch(recompile_limit=_KERNELS):
+    with torch._dynamo.config.patch(recompile_limit=_MAX_KERNELS):
         return _compiled()(q, k, v, **options)
 
 
@@ -95,8 +95,8 @@ def block_mask(
         return None
     first_query, last_query = _ends(queries, device)
     first_key, last_key = _ends(keys, device)
-    # Of every block: whether any pair may be visible, and whether all are for sure. Blocks that
-    # reach beyond the last query or key are never whole.
+    # For every block: whether some pair may be visible, and whether all pairs surely are. Blocks
+    # that reach beyond the last query or key are never whole.
     some = torch.ones(len(first_query), len(first_key), dtype=torch.bool, device=device)
     whole = (last_query < queries)[:, None] & (last_key < keys)
     if causal:
@@ -116,8 +116,8 @@ def block_mask(
         x.expand(1 if padded is None else len(padded), *x.shape[-2:]) for x in (some, whole)
     )
     return BlockMask.from_kv_blocks(
-        *_listed(some & ~whole),
-        *_listed(whole),
+        *_block_indices(some & ~whole),
+        *_block_indices(whole),
         BLOCK_SIZE=BLOCK,
         mask_mod=_visible(causal, padded, document),
         seq_lengths=(queries, keys),
@@ -130,7 +130,7 @@ def _ends(length: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return first, first + (BLOCK - 1)
 
 
-def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
+def _block_indices(blocks: Tensor) -> tuple[Tensor, Tensor]:
     """Return the number and the indices of each row's blocks: (B, rows, columns) bool -> int32."""
     flags = blocks.unsqueeze(1).int()
     order = torch.argsort(flags, dim=-1, descending=True, stable=True)
@@ -138,7 +138,7 @@ def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _visible(causal: bool, padded: Tensor | None, document: Tensor | None) -> PairFunction:
-    """Return the function of a pair that decides in blocks that are visible in part."""
+    """Return the function of a pair that masks single pairs of partly visible blocks."""
     conditions: list[PairFunction] = []
     if causal:
         conditions.append(lambda b, h, i, j: j <= i)
@@ -149,9 +149,9 @@ def _visible(causal: bool, padded: Tensor | None, document: Tensor | None) -> Pa
     parts = tuple(conditions)
 
     def visible(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        found = parts[0](b, h, i, j)
+        is_visible = parts[0](b, h, i, j)
         for part in parts[1:]:
-            found = found & part(b, h, i, j)
-        return found
+            is_visible = is_visible & part(b, h, i, j)
+        return is_visible
 
     return visible

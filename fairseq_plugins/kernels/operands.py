@@ -27,7 +27,7 @@ def add_product(total: Tensor, a: Tensor, b: Tensor, *, out: Tensor) -> Tensor:
 
 
 def stay_narrow(a: Tensor, b: Tensor, dtype: torch.dtype) -> bool:
-    """Return whether the device multiplies these unwidened and accumulates in ``dtype``."""
+    """Return whether the device multiplies these without a cast and accumulates in ``dtype``."""
     return (
         a.is_cuda
         and torch.version.hip is None

@@ -25,14 +25,14 @@ from fairseq_plugins.kernels.chunked import chunks
 from fairseq_plugins.kernels.operands import matrix_product
 
 # Blocks of tokens have this many logits, 32 MiB, but at least 128 tokens: with fewer, passes over
-# the weight and its gradient dominate; 256 and 512 were no faster at V = 267,744. At V = 8,000
-# blocks of 128 were slower than computing all logits.
-_FEWEST_TOKENS, _BLOCK = 128, 2**23
+# the weight and its gradient dominate. Measured: 256 and 512 tokens were no faster at V = 267,744;
+# at V = 8,000 blocks of 128 were slower than computing all logits.
+_MIN_TOKENS, _BLOCK = 128, 2**23
 # Logits that are processed at once, within a CPU core's cache.
 _STRIP = 2**16
 # Logits in a block of words: 8 MiB on a CPU, 128 MiB on a GPU; two blocks exist at once.
 _LOGITS = {"cpu": 2**21, "cuda": 2**25}
-_LEAST_WORDS = 256
+_MIN_WORDS = 256
 # float16 cannot represent numbers below 6e-8, such as most probabilities of 267,744 words.
 # Gradients of logits are at most 1, so that this scale keeps them in range.
 _HALF_SCALE = 2.0**15
@@ -138,24 +138,24 @@ def gradients_by_words(
     scale = _HALF_SCALE if operand == torch.float16 else 1.0
     slopes, unit = (slopes / unit * scale).unsqueeze(1), unit / scale
     narrow = features.to(operand)
-    of_features, of_weight, of_bias = _room(features, output, wanted, wide)
+    grad_features, grad_weight, grad_bias = _reserve(features, output, wanted, wide)
     log_sum = log_sum.unsqueeze(1)
     for words, logits in _blocks_of_words(narrow, output, operand, wide):
         logits -= log_sum
         logits.exp_()
         _subtract_target(logits, targets, words)
         logits *= slopes
-        if of_bias is not None:
-            of_bias[words] = logits.sum(0) * unit
+        if grad_bias is not None:
+            grad_bias[words] = logits.sum(0) * unit
         weight = output.weight[words].to(operand)
         factors = logits.to(operand)
-        if of_features is not None:
-            of_features += matrix_product(factors, weight, wide)
-        if of_weight is not None:
-            of_weight[words] = matrix_product(factors.mT, narrow, wide) * unit
-    if of_features is not None:
-        of_features = (of_features * unit).to(features.dtype)
-    return Gradients(of_features, of_weight, of_bias)
+        if grad_features is not None:
+            grad_features += matrix_product(factors, weight, wide)
+        if grad_weight is not None:
+            grad_weight[words] = matrix_product(factors.mT, narrow, wide) * unit
+    if grad_features is not None:
+        grad_features = (grad_features * unit).to(features.dtype)
+    return Gradients(grad_features, grad_weight, grad_bias)
 
 
 def losses_and_gradients(
@@ -163,29 +163,29 @@ def losses_and_gradients(
 ) -> tuple[Losses, Gradients]:
     """Compute the loss of each token and the gradients of their sum, in float32 or wider."""
     weight, bias = output
-    of_features, of_weight, of_bias = _room(features, output, wanted, features.dtype)
-    tokens = max(_FEWEST_TOKENS, _BLOCK // len(weight))
-    room = features.new_empty(min(tokens, len(features)), len(weight))
-    found: list[Losses] = []
+    grad_features, grad_weight, grad_bias = _reserve(features, output, wanted, features.dtype)
+    tokens = max(_MIN_TOKENS, _BLOCK // len(weight))
+    buffer = features.new_empty(min(tokens, len(features)), len(weight))
+    losses: list[Losses] = []
     for rows in chunks(len(features), tokens):
-        given = features[rows]
-        logits = torch.mm(given, weight.mT, out=room[: len(given)])
+        rows_features = features[rows]
+        logits = torch.mm(rows_features, weight.mT, out=buffer[: len(rows_features)])
         if bias is not None:
             logits += bias
-        of_rows = targets._replace(words=targets.words[rows], counts=targets.counts[rows])
-        found.append(_turn_into_slopes(logits, of_rows))
-        if of_features is not None:
-            torch.mm(logits, weight, out=of_features[rows])
-        if of_weight is not None:
+        row_targets = targets._replace(words=targets.words[rows], counts=targets.counts[rows])
+        losses.append(_turn_into_slopes(logits, row_targets))
+        if grad_features is not None:
+            torch.mm(logits, weight, out=grad_features[rows])
+        if grad_weight is not None:
             # The first block overwrites, which saves a pass to write zeros.
             beta = 0.0 if rows.start == 0 else 1.0
-            of_weight.addmm_(logits.mT, given, beta=beta)
-        if of_bias is not None:
-            of_bias += logits.sum(0)
-    if of_weight is not None and not found:
-        of_weight.zero_()
-    parts = [torch.cat(part) for part in zip(*found, strict=True)] or [features.new_empty(0)] * 3
-    return Losses(*parts), Gradients(of_features, of_weight, of_bias)
+            grad_weight.addmm_(logits.mT, rows_features, beta=beta)
+        if grad_bias is not None:
+            grad_bias += logits.sum(0)
+    if grad_weight is not None and not losses:
+        grad_weight.zero_()
+    parts = [torch.cat(part) for part in zip(*losses, strict=True)] or [features.new_empty(0)] * 3
+    return Losses(*parts), Gradients(grad_features, grad_weight, grad_bias)
 
 
 def best_words(features: Tensor, output: OutputLayer, operand: torch.dtype) -> Tensor:
@@ -211,7 +211,7 @@ def _blocks_of_words(
 ) -> Iterator[tuple[slice, Tensor]]:
     """Yield slices of words with their logits (N, size), which may be overwritten."""
     limit = _LOGITS.get(features.device.type, _LOGITS["cpu"])
-    size = max(_LEAST_WORDS, limit // max(1, len(features)))
+    size = max(_MIN_WORDS, limit // max(1, len(features)))
     for words in chunks(len(output.weight), size):
         logits = matrix_product(features, output.weight[words].to(operand).mT, wide)
         if output.bias is not None:
@@ -236,20 +236,20 @@ def _subtract_target(p: Tensor, targets: Targets, words: slice) -> None:
 
 def _turn_into_slopes(logits: Tensor, targets: Targets) -> Losses:
     """Compute losses from logits (n, V) of all words, and overwrite these with their slopes."""
-    found = []
+    losses = []
     for rows in chunks(len(logits), max(1, _STRIP // logits.size(1))):
         strip, counts = logits[rows], targets.counts[rows]
-        of_rows = targets._replace(words=targets.words[rows], counts=counts)
+        row_targets = targets._replace(words=targets.words[rows], counts=counts)
         top = strip.amax(1, keepdim=True)
         strip -= top
-        at_target = strip.gather(1, of_rows.words.unsqueeze(1))
+        at_target = strip.gather(1, row_targets.words.unsqueeze(1))
         offsets = strip.sum(1, keepdim=True) if targets.spread else torch.zeros_like(top)
         exps = strip.exp_().sum(1, keepdim=True)
         strip /= exps
-        _subtract_target(strip, of_rows, slice(0, strip.size(1)))
+        _subtract_target(strip, row_targets, slice(0, strip.size(1)))
         strip.masked_fill_(~counts.unsqueeze(1), 0.0)
-        found.append(_losses(top, exps, at_target, offsets, of_rows, strip.size(1)))
-    return Losses(*(torch.cat(part) for part in zip(*found, strict=True)))
+        losses.append(_losses(top, exps, at_target, offsets, row_targets, strip.size(1)))
+    return Losses(*(torch.cat(part) for part in zip(*losses, strict=True)))
 
 
 def _losses(
@@ -277,8 +277,8 @@ def _losses(
     )
 
 
-def _room(features: Tensor, output: OutputLayer, wanted: Wanted, wide: torch.dtype) -> Gradients:
-    """Allocate gradients; those of features are zeros in ``wide``."""
+def _reserve(features: Tensor, output: OutputLayer, wanted: Wanted, wide: torch.dtype) -> Gradients:
+    """Allocate the gradients; those of features are zeros in ``wide``."""
     weight, bias = output
     return Gradients(
         torch.zeros_like(features, dtype=wide) if wanted[0] else None,

@@ -21,10 +21,10 @@ FAMILIES = [{}, {"label_smoothing": 0.1}, {"bias": True}, {"bias": True, "label_
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few tokens and words are many blocks, the last of them not full."""
-    monkeypatch.setattr(word_blocks, "_FEWEST_TOKENS", 3)
+    monkeypatch.setattr(word_blocks, "_MIN_TOKENS", 3)
     monkeypatch.setattr(word_blocks, "_BLOCK", 1)
     monkeypatch.setattr(word_blocks, "_STRIP", 30)
-    monkeypatch.setattr(word_blocks, "_LEAST_WORDS", 4)
+    monkeypatch.setattr(word_blocks, "_MIN_WORDS", 4)
     monkeypatch.setattr(word_blocks, "_LOGITS", {"cpu": 1})
 
 

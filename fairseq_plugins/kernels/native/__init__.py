@@ -69,9 +69,9 @@ def obstacle(device: torch.device, dtype: torch.dtype) -> str:
 
 
 def fits(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Return whether the library takes the sizes of q, k (B, H, T, D) and v (B, H, T, M).
+    """Return whether the library supports the sizes of q, k (B, H, T, D) and v (B, H, T, M).
 
-    Subclasses of tensors, as those of fake tensors, may have no memory to read.
+    Subclasses of tensors, such as fake tensors, may have no memory to read.
     """
     if not all(type(x) is Tensor and x.dtype == torch.float32 and x.numel() for x in (q, k, v)):
         return False
@@ -89,7 +89,7 @@ def attend(
     min_cosine: float | None,
     epsilon: float | None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor, Tensor]:
-    """Attend by chunks; see ``chunked.attend_chunks``, which gives the same."""
+    """Compute ``chunked.attend_chunks`` by the compiled library."""
     state, total, size = _own(kv), _own(k_sum), _own(k_norm)
     output, denominator, floor = empty_like(v), None, None
     if min_cosine is not None:
@@ -111,16 +111,16 @@ def gradients(
     k: Tensor,
     v: Tensor,
     sums: tuple[Tensor, Tensor, Tensor],
-    made: tuple[Tensor | None, Tensor | None, Tensor | None],
+    saved: tuple[Tensor | None, Tensor | None, Tensor | None],
     grad: Tensor,
     later: tuple[Tensor, Tensor, Tensor | None],
     min_cosine: float | None,
     epsilon: float | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Compute gradients by chunks; see ``chunked.chunk_gradients``, which gives the same."""
+    """Compute ``chunked.chunk_gradients`` by the compiled library."""
     lasts = [None if x is None else _own(x) for x in later]
     results = [empty_like(x) for x in (q, k, v)]
-    output, denominator, floor = made
+    output, denominator, floor = saved
     # Without a division the output is not read.
     inputs = [_dense(x) for x in (q, k, v, grad if output is None else output, grad)]
     whole = [None if x is None else x.contiguous() for x in (*sums, denominator, floor)]
@@ -143,7 +143,7 @@ def _clamp(min_cosine: float | None, epsilon: float | None) -> tuple[float, floa
 
 def _call(name: str, given: ctypes.Structure) -> None:
     if getattr(library(), name)(ctypes.byref(given), torch.get_num_threads()):
-        raise MemoryError("There is no memory for the working space of linear attention.")
+        raise MemoryError("The compiled linear attention could not allocate its working memory.")
 
 
 def _sizes(q: Tensor, v: Tensor) -> tuple[int, ...]:
