@@ -164,7 +164,7 @@ def test_a_new_encoding_appears_with_what_it_says_about_itself(both_ways: str) -
         *("yes", "no", "embed", "q", "nowhere"),
     ]
     text = details(both_ways)
-    assert "refused: softmax (causal), linear (causal): a causal model cannot use" in text
+    assert "unsupported: softmax (causal), linear (causal): a causal model cannot use" in text
     assert "64 in each layer" in text
     assert "feature map: relu" in text
     section = page().partition(f"### `{both_ways}`")[2]

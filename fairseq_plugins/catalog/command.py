@@ -23,11 +23,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     filters = arguments.attention, arguments.direction
     if arguments.kernels and (arguments.name or arguments.markdown or arguments.write):
-        parser.error("--kernels goes with --attention and --direction alone")
+        parser.error("--kernels cannot be combined with NAME, --markdown or --write")
     if arguments.name and (arguments.markdown or arguments.write or any(filters)):
-        parser.error("NAME goes with no option")
+        parser.error("NAME cannot be combined with options")
     if arguments.write and (arguments.markdown or any(filters)):
-        parser.error("--write makes the whole page: it goes with no other option")
+        parser.error("--write cannot be combined with other options: it writes the whole page")
     from fairseq_plugins.catalog.kernels import kernel_table
     from fairseq_plugins.catalog.page import markdown_table, page
     from fairseq_plugins.catalog.text import details, select, table
@@ -54,15 +54,15 @@ def get_parser() -> argparse.ArgumentParser:
         description="The position encodings: all of them in a table, or everything about one.",
     )
     parser.add_argument(
-        "name", nargs="?", metavar="NAME", help="show this one; several as in base+alibi"
+        "name", nargs="?", metavar="NAME", help="describe this encoding, or several: base+alibi"
     )
-    parser.add_argument("--attention", choices=ATTENTIONS, help="only what this attention can have")
-    parser.add_argument("--direction", choices=DIRECTIONS, help="only what acts in this direction")
+    parser.add_argument("--attention", choices=ATTENTIONS, help="only encodings of this attention")
+    parser.add_argument("--direction", choices=DIRECTIONS, help="only encodings of this direction")
     parser.add_argument("--markdown", action="store_true", help="print the table in Markdown")
     parser.add_argument(
         "--kernels",
         action="store_true",
-        help="print which kernel runs on which device, in Markdown",
+        help="print the attention kernels by encoding and device, in Markdown",
     )
     parser.add_argument(
         "--write", type=Path, metavar="FILE", help="write the page docs/encodings.md to FILE"

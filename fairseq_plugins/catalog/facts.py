@@ -40,7 +40,7 @@ HOOK_WORDS = {
     "relative_values": "values",
 }
 
-# What softmax attention runs, by the hooks that ask for it: the first that fits, else "fused".
+# Kernels of softmax attention and the hooks that need them: the first match, else "fused".
 SOFTMAX_KERNELS = {
     "weights": {"relative_values"},
     "logits": {"relative_logits", "log_decay"},
@@ -62,16 +62,16 @@ class Facts:
     Attributes:
         name: of the table, or several joined by ``+``.
         hooks: the overridden ones, in the order of their use.
-        fits: whether each attention and direction supports the encoding; ``-`` for cross-attention
-            if no hook acts inside an attention.
-        refusals: each reason with the attentions and directions that it applies to.
+        fits: by attention and direction, whether the encoding is supported; ``-`` for
+            cross-attention if no hook acts inside an attention.
+        refusals: by reason, the attentions and directions that do not support the encoding.
         parameters: the learned ones at ``SIZE``, shared ones once.
         parameters_per_layer: those of them that each layer has for itself.
-        about_positions: how it uses positions.
+        position_facts: properties of its use of positions.
         is_stochastic: whether it has random values.
         feature_map: the feature map of linear attention that its definition prescribes, or None.
         replaces_absolute: whether it replaces the framework's absolute embedding.
-        gives_pairs: whether a GPU's kernel computes its bias, pair by pair.
+        gives_pairs: whether a GPU kernel can compute its bias pair by pair.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Facts:
     refusals: dict[str, list[tuple[str, str]]]
     parameters: int
     parameters_per_layer: int
-    about_positions: PositionFacts
+    position_facts: PositionFacts
     is_stochastic: bool
     feature_map: str | None
     replaces_absolute: bool
@@ -88,13 +88,17 @@ class Facts:
 
     @property
     def softmax_kernel(self) -> str:
-        """Return what softmax attention computes: ``pairs`` or a key of ``SOFTMAX_KERNELS``."""
+        """Return the kernel of softmax attention.
+
+        A key of ``SOFTMAX_KERNELS``, ``pairs`` or ``fused``; ``-`` if softmax attention does not
+        support the encoding.
+        """
         if self.under("vanilla") == "no":
             return "-"
         if self.gives_pairs:
             return "pairs"
-        found = [kernel for kernel, hooks in SOFTMAX_KERNELS.items() if hooks & {*self.hooks}]
-        return found[0] if found else "fused"
+        kernels = (kernel for kernel, hooks in SOFTMAX_KERNELS.items() if hooks & {*self.hooks})
+        return next(kernels, "fused")
 
     def under(self, attention: str) -> Fit:
         """Return whether an attention supports it in any direction."""
@@ -102,10 +106,10 @@ class Facts:
 
     def when(self, direction: str) -> str:
         """Return ``yes``, ``no`` or ``-`` for a direction, or the attentions that support it."""
-        found = {a: self.fits[a, direction] for a in ATTENTIONS if self.under(a) == "yes"}
-        if len(set(found.values())) == 1:
-            return next(iter(found.values()))
-        return " ".join(LABELS.get(a, a) for a, fit in found.items() if fit == "yes") or "no"
+        fits = {a: self.fits[a, direction] for a in ATTENTIONS if self.under(a) == "yes"}
+        if len(set(fits.values())) == 1:
+            return next(iter(fits.values()))
+        return " ".join(LABELS.get(a, a) for a, fit in fits.items() if fit == "yes") or "no"
 
 
 def gather(name: str) -> Facts:
@@ -119,12 +123,12 @@ def gather(name: str) -> Facts:
     total = count_parameters(name, LAYERS)
     return Facts(
         name=name,
-        hooks=tuple(sorted(encoding.hooks, key=_hook_order)),
+        hooks=tuple(hook for hook in HOOK_WORDS if hook in encoding.hooks),
         fits=fits,
         refusals=refusals,
         parameters=total,
         parameters_per_layer=total - count_parameters(name, LAYERS - 1),
-        about_positions=PositionFacts.of(encoding),
+        position_facts=PositionFacts.of(encoding),
         is_stochastic=any(isinstance(part, Stochastic) for part in encoding.parts),
         feature_map=LinearFacts.of(encoding).feature_map,
         replaces_absolute=with_absolute_embedding(name, "base") == name,
@@ -170,14 +174,14 @@ def _support(
     refusals: dict[str, list[tuple[str, str]]] = {}
     for attention in ATTENTIONS:
         for direction, causal in DIRECTIONS.items():
-            place = attention, direction
+            case = attention, direction
             if direction == "cross" and not acts_inside:
-                fits[place] = "-"
+                fits[case] = "-"
                 continue
             reason = _refusal(attention, name, causal)
-            fits[place] = "no" if reason else "yes"
+            fits[case] = "no" if reason else "yes"
             if reason:
-                refusals.setdefault(reason, []).append(place)
+                refusals.setdefault(reason, []).append(case)
     return fits, refusals
 
 
@@ -192,50 +196,46 @@ def _refusal(attention: str, name: str, causal: bool) -> str | None:
     return None
 
 
-def _hook_order(hook: str) -> int:
-    return list(HOOK_WORDS).index(hook)
-
-
 def describe(facts: Facts) -> list[tuple[str, str]]:
     """Return the properties as lines of a label and a text."""
     lines = [("hooks", ", ".join(facts.hooks) or "none")]
     for attention in ATTENTIONS:
-        found = [d for d in DIRECTIONS if facts.fits[attention, d] == "yes"]
-        nothing = "; nothing to do in cross" if facts.fits[attention, "cross"] == "-" else ""
-        label = f"{LABELS.get(attention, attention)} attention"
-        lines.append((label, (", ".join(found) or "no") + nothing * bool(found)))
-    for reason, places in facts.refusals.items():
-        lines.append(("refused", f"{_places(places)}: {reason}"))
+        supported = [d for d in DIRECTIONS if facts.fits[attention, d] == "yes"]
+        only_input = facts.fits[attention, "cross"] == "-"
+        text = ", ".join(supported) or "no"
+        if supported and only_input:
+            text += "; in cross-attention it has no effect of its own"
+        lines.append((f"{LABELS.get(attention, attention)} attention", text))
+    for reason, cases in facts.refusals.items():
+        lines.append(("unsupported", f"{_cases(cases)}: {reason}"))
     lines.append(("learned parameters", _parameters(facts)))
-    if facts.about_positions.needs_lengths:
-        lines.append(("lengths", "needs the true lengths of the sequences"))
-    if not facts.about_positions.extrapolates:
-        lines.append(("longer", "positions beyond the longest of training are refused"))
+    if facts.position_facts.needs_lengths:
+        lines.append(("lengths", "needs the lengths of the sequences without padding"))
+    if not facts.position_facts.extrapolates:
+        lines.append(("longer", "positions beyond the longest of training raise an error"))
     if facts.is_stochastic:
-        lines.append(("draws", "anew in every pass; one draw for a whole decoding"))
+        lines.append(("random values", "drawn in every pass, once for a whole decoding"))
     if facts.feature_map:
-        lines.append(("feature map", f"{facts.feature_map}, whatever linear attention's own is"))
-    beside = "none" if facts.replaces_absolute else "`base`, unless it is turned off"
-    lines.append(("absolute embedding beside it", beside))
+        lines.append(("feature map", f"{facts.feature_map}, in place of linear attention's own"))
+    absolute = "none" if facts.replaces_absolute else "`base`, unless it is turned off"
+    lines.append(("absolute embedding beside it", absolute))
     return lines
 
 
-def _places(places: list[tuple[str, str]]) -> str:
+def _cases(cases: list[tuple[str, str]]) -> str:
     """Format attentions and directions, as in ``softmax (causal), linear (causal, cross)``."""
     by_attention: dict[str, list[str]] = {}
-    for attention, direction in places:
+    for attention, direction in cases:
         by_attention.setdefault(LABELS.get(attention, attention), []).append(direction)
-    return ", ".join(f"{a} ({', '.join(found)})" for a, found in by_attention.items())
+    return ", ".join(f"{a} ({', '.join(directions)})" for a, directions in by_attention.items())
 
 
 def _parameters(facts: Facts) -> str:
-    each = facts.parameters_per_layer
-    shared = facts.parameters - LAYERS * each
     if not facts.parameters:
         return "none"
-    whose = {
-        (True, False): f"{each:,} in each layer",
-        (False, True): "once for the model",
-        (True, True): f"{each:,} in each layer and {shared:,} once for the model",
-    }
-    return f"{facts.parameters:,}, {whose[bool(each), bool(shared)]} ({SIZE})"
+    each = facts.parameters_per_layer
+    shared = facts.parameters - LAYERS * each
+    text = f"{each:,} in each layer" if each else "once for the model"
+    if each and shared:
+        text += f" and {shared:,} once for the model"
+    return f"{facts.parameters:,}, {text} ({SIZE})"

@@ -1,6 +1,6 @@
 """Table of the attention kernels by encoding and device, for docs/performance.md."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from fairseq_plugins.catalog.facts import Facts
 from fairseq_plugins.common import tables
@@ -10,7 +10,7 @@ HEADINGS = ("encodings", "compute capability 8.0 or more", "V100", "CPU", "memor
 
 _BLOCKS = "added for 256 queries at a time"
 _T, _T_S = "length", "length squared"
-# Of each kind of `Facts.softmax_kernel`: the three devices, and how memory grows.
+# For each `Facts.softmax_kernel`: the kernel on three devices, and the growth of memory.
 _SOFTMAX = {
     "fused": ("flash; memory-efficient in float32", "memory-efficient", "PyTorch's fused", _T),
     "pairs": (
@@ -26,14 +26,13 @@ _SOFTMAX = {
 _LINEAR = ("Triton", "PyTorch, all chunks at once", "C++; PyTorch beyond float32", _T)
 
 
-def kernel_table(found: Iterable[Facts]) -> str:
-    """Return a table in Markdown: a row for each kernel, with the names that it runs for."""
-    facts = list(found)
-    lines = []
-    for kind, cells in _SOFTMAX.items():
-        names = [f"`{f.name}`" for f in facts if f.softmax_kernel == kind]
+def kernel_table(encodings: Sequence[Facts]) -> str:
+    """Return a table in Markdown with a row per kernel and the names of its encodings."""
+    rows = []
+    for kernel, cells in _SOFTMAX.items():
+        names = [f"`{facts.name}`" for facts in encodings if facts.softmax_kernel == kernel]
         if names:
-            lines.append([f"softmax, {len(names)}: {', '.join(names)}", *cells])
-    count = sum(f.under("linear") == "yes" for f in facts)
-    lines.append([f"linear, all {count} that it supports", *_LINEAR])
-    return tables.markdown_table(HEADINGS, lines)
+            rows.append([f"softmax, {len(names)}: {', '.join(names)}", *cells])
+    count = sum(facts.under("linear") == "yes" for facts in encodings)
+    rows.append([f"linear, all {count} that it supports", *_LINEAR])
+    return tables.markdown_table(HEADINGS, rows)

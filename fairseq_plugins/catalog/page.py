@@ -14,10 +14,10 @@ from fairseq_plugins.encodings import ENCODINGS, EncodingEntry, get_entry
 
 COMMAND = "fairseq-pe encodings --write docs/encodings.md"
 
-# Sections of docstrings, and what they are called here.
+# Sections of docstrings and their headings on the page.
 SECTIONS = {"Args:": "Options:", "Attributes:": "Attributes:", "Raises:": "Errors:"}
 
-# What a reader looks for, and the names that have it.
+# A reader's needs and the encodings that meet them.
 WANTED = {
     "what most models use today": "[`rope`](#rope), softmax or linear attention",
     "longer texts than in training": "[`alibi`](#alibi), [`kerple_log`](#kerple_log), "
@@ -109,10 +109,10 @@ PAGE_HEADINGS = (
 )
 
 
-def markdown_table(found: Iterable[Facts]) -> str:
+def markdown_table(encodings: Iterable[Facts]) -> str:
     """Return the table of the command line in Markdown."""
     lines = []
-    for facts in found:
+    for facts in encodings:
         hooks = ", ".join(f"`{hook}`" for hook in facts.hooks)
         name, *rest, source = cells(facts, hooks or "-")
         lines.append([f"`{name}`", *rest, prose(source)])
@@ -121,17 +121,20 @@ def markdown_table(found: Iterable[Facts]) -> str:
 
 def page() -> str:
     """Return the whole page."""
-    found = {facts.name: facts for facts in select(None, None)}
-    table = tables.markdown_table(PAGE_HEADINGS, [_row(facts) for facts in found.values()])
-    wanted = tables.markdown_table(["looking for", "names"], WANTED.items())
-    values = {"command": COMMAND, "count": len(found), "size": SIZE, "table": table}
-    values |= {"wanted": wanted}
-    blocks = [INTRODUCTION.format(**values)]
+    encodings = {facts.name: facts for facts in select(None, None)}
+    introduction = INTRODUCTION.format(
+        command=COMMAND,
+        count=len(encodings),
+        size=SIZE,
+        table=tables.markdown_table(PAGE_HEADINGS, map(_row, encodings.values())),
+        wanted=tables.markdown_table(["looking for", "names"], WANTED.items()),
+    )
+    blocks = [introduction]
     for heading, entries in families().items():
         blocks.append(f"## {heading}")
         defined: dict[Callable, EncodingEntry] = {}
         for entry in entries:
-            blocks += _section(entry, found[entry.name], defined.get(entry.make))
+            blocks += _section(entry, encodings[entry.name], defined.get(entry.make))
             if not entry.parts:
                 defined.setdefault(entry.make, entry)
     return "\n\n".join(block.rstrip() for block in blocks) + "\n"
@@ -142,7 +145,7 @@ def _row(facts: Facts) -> list[str]:
     return [
         _link(facts.name),
         *(_support(facts, attention) for attention in ATTENTIONS),
-        "yes" if facts.about_positions.extrapolates else "no",
+        "yes" if facts.position_facts.extrapolates else "no",
         "no" if facts.replaces_absolute else "yes",
         facts.softmax_kernel,
         f"{facts.parameters:,}",
@@ -191,30 +194,31 @@ def _section(entry: EncodingEntry, facts: Facts, first: EncodingEntry | None) ->
         links = " and ".join(map(_link, entry.parts))
         blocks[1] = f"**Stands for** {links}, with their options."
     doc = "" if first or entry.parts else inspect.getdoc(entry.make) or ""
-    # The first paragraph says what summary and formula say, unless it is all there is.
+    # The first paragraph repeats summary and formula: shown only if there is no other.
     text = [paragraph for paragraph in _paragraphs(doc) if _is_prose(paragraph)]
     blocks += map(prose, text[1:2] or text)
     blocks += [_sentence(note) for note in _notes(facts)]
     if first:
-        own = {k: o for k, o in entry.options.items() if o.default != first.options[k].default}
-        values = ", ".join(f"`{key}={word(option.default)}`" for key, option in own.items())
-        blocks.append(f"Options of {_link(first.name)}{f', with {values}' if own else ''}.")
+        changed = {k: o for k, o in entry.options.items() if o.default != first.options[k].default}
+        values = ", ".join(f"`{key}={word(option.default)}`" for key, option in changed.items())
+        blocks.append(f"Options of {_link(first.name)}{f', with {values}' if changed else ''}.")
     elif not entry.parts:
-        meanings = _meanings(doc)
-        lines = [
-            f"- `{key}={word(option.default)}` ({option.expected}){meanings.get(key, '')}"
-            for key, option in entry.options.items()
-        ]
+        sections = dict(paragraph.partition("\n")[::2] for paragraph in _paragraphs(doc))
+        texts = dict(_items(sections.get("Args:", "")))
+        lines = []
+        for key, option in entry.options.items():
+            meaning = f": {prose(_first_sentence(texts[key]))}" if key in texts else ""
+            lines.append(f"- `{key}={word(option.default)}` ({option.expected}){meaning}")
         blocks.append("\n".join(lines))
     return [block for block in blocks if block]
 
 
 def _notes(facts: Facts) -> Iterable[str]:
-    """Yield what holds for few encodings: reasons of errors, random draws, feature maps."""
-    for reason, places in facts.refusals.items():
-        if any(attention != "linear" for attention, _ in places):
+    """Yield properties that few encodings have: reasons of errors, random draws, feature maps."""
+    for reason, cases in facts.refusals.items():
+        if any(attention != "linear" for attention, _ in cases):
             yield prose(reason)
-    if facts.about_positions.needs_lengths:
+    if facts.position_facts.needs_lengths:
         yield "needs the lengths of the sequences"
     if facts.is_stochastic:
         yield "random values are drawn anew in every pass, once for a whole decoding"
@@ -229,14 +233,10 @@ def _sentence(text: str) -> str:
     return f"{text}." if is_name else f"{text[0].upper()}{text[1:]}."
 
 
-def _meanings(docstring: str) -> dict[str, str]:
-    """Return the first sentence about each option in a docstring, behind a colon."""
-    for paragraph in _paragraphs(docstring):
-        title, _, rest = paragraph.partition("\n")
-        if title == "Args:":
-            items = [item.partition(":") for item in re.split(r"\n(?! )", dedent(rest))]
-            return {n: f": {prose(_first_sentence(text))}" for n, _, text in items}
-    return {}
+def _items(section: str) -> list[tuple[str, str]]:
+    """Split the indented part of a docstring's section into names and texts."""
+    items = [item.partition(":") for item in re.split(r"\n(?! )", dedent(section))]
+    return [(name, text) for name, _, text in items]
 
 
 def _first_sentence(text: str) -> str:
@@ -261,8 +261,7 @@ def definition(docstring: str) -> list[str]:
     for paragraph in _paragraphs(docstring):
         title, _, rest = paragraph.partition("\n")
         if title in SECTIONS:
-            items = [item.partition(":") for item in re.split(r"\n(?! )", dedent(rest))]
-            lines = [f"- `{n}`: {prose(text)}" for n, _, text in items if n != "context"]
+            lines = [f"- `{n}`: {prose(text)}" for n, text in _items(rest) if n != "context"]
             if lines:
                 blocks += [SECTIONS[title], "\n".join(lines)]
         elif re.search(r"^\s", paragraph, re.MULTILINE):
@@ -281,14 +280,11 @@ def prose(text: str) -> str:
 
     A list keeps its lines.
     """
-    pieces = re.split(r"(``[^`]+``|`[^`]+`)", text if _is_list(text) else " ".join(text.split()))
+    text = text if text.startswith("- ") else " ".join(text.split())
+    pieces = re.split(r"(``[^`]+``|`[^`]+`)", text)
     for i, piece in enumerate(pieces):
         if piece.startswith("`"):
             pieces[i] = f"`{piece.strip('`')}`"
         else:
             pieces[i] = re.sub(r"(?<![^\W_])_|[*~](?!\s)|<(?=[\w/!?])", r"\\\g<0>", piece)
     return "".join(pieces)
-
-
-def _is_list(text: str) -> bool:
-    return text.startswith("- ")

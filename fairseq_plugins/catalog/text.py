@@ -19,13 +19,12 @@ from fairseq_plugins.encodings import ENCODINGS, expand_name, get_entry
 
 SHORT_DIRECTIONS = {"bidirectional": "bidir."}
 LEGEND = {
-    "softmax, linear": "whether attention_type=vanilla (softmax) or linear can have it",
-    "causal, bidirectional, cross": "whether causal, bidirectional and cross-attention can; cross "
-    "is '-' where nothing acts inside an attention: what is in the embeddings comes along",
+    "softmax, linear": "whether attention_type=vanilla (softmax) or linear supports it",
+    "causal, bidirectional, cross": "whether causal, bidirectional and cross-attention support it; "
+    "cross is '-' for an encoding of the token embeddings, which does nothing inside an attention",
     "learned": f"parameters at {SIZE}",
-    "lengths": "whether it needs the true lengths of the sequences",
-    "longer": "whether positions beyond the longest of training have a meaning; else they are "
-    "refused",
+    "lengths": "whether it needs the lengths of the sequences without padding",
+    "longer": "whether positions beyond the longest of training are supported; otherwise an error",
 }
 
 
@@ -42,8 +41,8 @@ def cells(facts: Facts, hooks: str) -> tuple[str, ...]:
         *(facts.under(attention) for attention in ATTENTIONS),
         *(facts.when(direction) for direction in DIRECTIONS),
         f"{facts.parameters:,}",
-        "yes" if facts.about_positions.needs_lengths else "no",
-        "yes" if facts.about_positions.extrapolates else "no",
+        "yes" if facts.position_facts.needs_lengths else "no",
+        "yes" if facts.position_facts.extrapolates else "no",
         hooks,
         get_entry(facts.name).source,
     )
@@ -51,19 +50,19 @@ def cells(facts: Facts, hooks: str) -> tuple[str, ...]:
 
 def select(attention: str | None, direction: str | None) -> list[Facts]:
     """Select the encodings that an attention supports in a direction; None is any."""
-    found = [gather(name) for name in sorted(ENCODINGS)]
     attentions = [attention] if attention else list(ATTENTIONS)
     directions = [direction] if direction else list(DIRECTIONS)
-    places = [(a, d) for a in attentions for d in directions]
-    return [facts for facts in found if any(facts.fits[place] == "yes" for place in places)]
+    cases = [(a, d) for a in attentions for d in directions]
+    encodings = (gather(name) for name in sorted(ENCODINGS))
+    return [facts for facts in encodings if any(facts.fits[case] == "yes" for case in cases)]
 
 
-def table(found: Iterable[Facts]) -> str:
+def table(encodings: Iterable[Facts]) -> str:
     """Format encodings as a table with a legend."""
-    short = tuple(SHORT_DIRECTIONS.get(word, word) for word in headings())
-    rows = [short] + [cells(f, " ".join(HOOK_WORDS[h] for h in f.hooks) or "-") for f in found]
+    rows = [tuple(SHORT_DIRECTIONS.get(heading, heading) for heading in headings())]
+    rows += [cells(f, " ".join(HOOK_WORDS[h] for h in f.hooks) or "-") for f in encodings]
     hooks = ", ".join(f"{word} {hook}" for hook, word in HOOK_WORDS.items() if word != hook)
-    legend = [f"{columns}: {meaning}." for columns, meaning in {**LEGEND, "hooks": hooks}.items()]
+    legend = [f"{names}: {meaning}." for names, meaning in {**LEGEND, "hooks": hooks}.items()]
     folded = [line for entry in legend for line in wrap(entry, 100, subsequent_indent="  ")]
     return "\n".join([columns(rows), "", *folded])
 
@@ -77,7 +76,7 @@ def details(name: str) -> str:
     parts = expand_name(name)
     lines = _about(name) if name in ENCODINGS else [f"{name}: " + " and ".join(parts)]
     try:
-        lines += [f"{label}: {what}" for label, what in describe(gather(name))]
+        lines += [f"{label}: {text}" for label, text in describe(gather(name))]
     except ValueError as error:
         if len(parts) == 1:
             raise
@@ -93,7 +92,7 @@ def details(name: str) -> str:
 def _about(name: str) -> list[str]:
     entry = get_entry(name)
     lines = [f"{name}: {entry.summary}", f"source: {entry.source}", f"formula: {entry.formula}"]
-    return lines + [f"other words for it: {', '.join(entry.known_as)}"] * bool(entry.known_as)
+    return lines + [f"also known as: {', '.join(entry.known_as)}"] * bool(entry.known_as)
 
 
 def _options(name: str, prefix: str) -> list[str]:
