@@ -1,7 +1,7 @@
 """Base class of all position encodings, and the context that a model builds them with.
 
-Write an encoding: the three hooks you will need. A new file in this package, a class with
-``register_encoding``, and one of these methods:
+An encoding is a new file in this package with a class, decorated by ``register_encoding``, that
+overrides one of these hooks:
 
 - ``embed(x, positions)``: an absolute encoding, added to the token embeddings::
 
@@ -20,8 +20,9 @@ Write an encoding: the three hooks you will need. A new file in this package, a 
           distance = relative_positions(q_positions, k_positions).abs()
           return -self.slopes.view(-1, 1, 1) * distance.unsqueeze(1)
 
-Everything else has a default: the other hooks, the class attributes, ``properties.py`` (what linear
-attention and the catalogue ask) and ``protocols.py`` (optional methods). The tests in
+Everything else has a default: the other hooks, the class attributes, the properties that linear
+attention and the catalogue need (``properties.py``), and optional methods (``protocols.py``). The
+tests in
 ``tests/encodings`` and ``tests/attention`` cover every registered name. docs/extending.md has more.
 
 Shapes: B batch, H heads, T queries, S keys, D head_dim, D' encoded head_dim, C embed_dim.
@@ -46,8 +47,8 @@ Projection = Callable[[Tensor], Tensor]
 _HALVES = (torch.float16, torch.bfloat16)
 
 _DECAY_REFUSAL = (
-    "its hook `log_decay` weakens keys by their distance before the query, and has no meaning for "
-    "keys after it"
+    "its hook `log_decay` weakens keys by their distance before the query, which is undefined for "
+    "later keys"
 )
 
 
@@ -133,8 +134,7 @@ class PositionEncoding(nn.Module):
     embed_window: int = 1
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        # Set for every subclass, because the decaying sums of linear attention would silently
-        # leave out later keys.
+        # In every such subclass: decaying sums of linear attention would silently omit later keys.
         super().__init_subclass__(**kwargs)
         if "log_decay" in overridden_hooks(cls) and cls.bidirectional_refusal is None:
             cls.bidirectional_refusal = _DECAY_REFUSAL
@@ -267,7 +267,7 @@ def check_features(encoding: PositionEncoding, x: Tensor) -> None:
     """Check that x (B, H, T, D) has the head_dim that the encoding was built for.
 
     Raises:
-        ValueError: another D, with which some encodings would silently compute something else.
+        ValueError: another D, for which some encodings would silently compute another result.
     """
     if x.size(-1) != encoding.context.head_dim:
         raise ValueError(

@@ -75,7 +75,7 @@ class Householder(Basis):
 
     def change(self, x: Tensor, v: Tensor | None) -> Tensor:
         assert v is not None
-        # In float32 and without an epsilon: a reflection is orthogonal only for a unit vector.
+        # Float32, and no epsilon in the norm: a reflection is orthogonal only for a unit vector.
         v = v.to(torch.promote_types(x.dtype, torch.float32))
         return reflect(x.to(v.dtype), v / v.norm()).to(x.dtype)
 

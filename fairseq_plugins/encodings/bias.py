@@ -53,7 +53,7 @@ class ALiBi(OffsetBias):
         return alibi_bias(offsets.unsqueeze(-3), self.slopes.on(offsets).view(-1, 1, 1))
 
     def pairwise_bias(self, q_positions: Tensor, k_positions: Tensor, end: int) -> PairwiseBias:
-        """Compute it, which takes fewer registers of a GPU than reading a table."""
+        """Compute the bias of a pair, which takes fewer GPU registers than a table."""
         slopes = self.slopes.on(q_positions)
         q_at, k_at = position_at(q_positions), position_at(k_positions)
 
@@ -72,7 +72,7 @@ def draw_biases(rows: int, context: EncodingContext) -> nn.Parameter:
 def gather_biases(weight: Tensor, index: Tensor) -> Tensor:
     """Gather rows of a table of biases: (rows, H), (..., T, S) -> (..., H, T, S).
 
-    In float32 at least, in which the gradients of all pairs with the same row are added.
+    In float32 or wider, in which the gradients of all pairs with the same row are added.
     """
     return widened(weight)[index].movedim(-1, -3)
 

@@ -47,7 +47,7 @@ def _summed(hook: str) -> Callable[..., Any]:
 
 
 class Compose(PositionEncoding):
-    """Several encodings as one: transforms are chained, biases summed, hooks united.
+    """Several encodings as one: transforms are chained, and the results of other hooks summed.
 
     Args:
         encodings: at least one encoding, all built with the same context.
@@ -103,16 +103,16 @@ class Compose(PositionEncoding):
     def _common_scale(self) -> float:
         """Return the one scale that differs from the default, or the default."""
         default = PositionEncoding.logit_scale(self)
-        own = [part for part in self.parts if part.logit_scale() != default]
-        scales = {part.logit_scale() for part in own}
+        scaled = [part for part in self.parts if part.logit_scale() != default]
+        scales = {part.logit_scale() for part in scaled}
         if len(scales) > 1:
             raise ValueError(f"{self.label} mixes the logit scales {sorted(scales)}.")
-        sampled = [part for part in own if isinstance(part, Stochastic)]
+        sampled = [part for part in scaled if isinstance(part, Stochastic)]
         if sampled and self.parts_with("relative_logits"):
             raise ValueError(
-                f"{self.label}: {sampled[0].label} scales by its own number of features, which "
-                "would scale the other's logits too; with as many as head_dim="
-                f"{self.context.head_dim} they go together."
+                f"`num_realizations` of {sampled[0].label} must be head_dim="
+                f"{self.context.head_dim} in {self.label}, whose other logits its scale would "
+                "change too."
             )
         return scales.pop() if scales else default
 
@@ -131,14 +131,14 @@ class Compose(PositionEncoding):
         return [parts[i] for i in self._with_hook[hook]]
 
     def begin_pass(self) -> None:
-        """Draw new positions in training, if a part samples them and they are not drawn yet."""
+        """Draw new positions in training if a part samples positions and has not drawn them yet."""
         if self._position_sampler is not None and self.training:
             self._position_sampler.begin_pass()
 
     def with_sampled_positions(
         self, args: tuple[Any, ...], options: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return a hook's arguments; in training, with the positions that a part samples."""
+        """Replace positions in a hook's arguments by sampled ones in training."""
         if self._position_sampler is None or not self.training:
             return args, options
         sample = self._position_sampler.reposition
@@ -163,8 +163,10 @@ class Compose(PositionEncoding):
         """
         layers = {part.embed_layers(num_layers) for part in self.parts_with("embed")}
         if len(layers) > 1:
-            found = sorted(map(sorted, layers))
-            raise ValueError(f"{self.label} embeds in different layers: {found}.")
+            raise ValueError(
+                f"the parts of {self.label} must embed in the same layers here, but embed in "
+                f"{sorted(map(sorted, layers))}; `build_model_encodings` supports that."
+            )
         return layers.pop() if layers else super().embed_layers(num_layers)
 
     def share_with(self, first: PositionEncoding) -> None:
@@ -190,8 +192,8 @@ def find_position_sampler(encodings: Iterable[PositionEncoding]) -> Repositions 
     for part in parts:
         if position_sampler is not None and PositionFacts.of(part).needs_lengths:
             raise IncompatibleEncodingError(
-                f"the encoding {part.label!r} cannot be beside {position_sampler.label!r}: "
-                "it compares positions with the sequence's length, and drawn positions go beyond "
-                "it. An encoding of positions alone would work."
+                f"the encoding {part.label!r} cannot be combined with {position_sampler.label!r}: "
+                "it needs the lengths of the sequences, which drawn positions exceed. An encoding "
+                "of positions alone would work."
             )
     return position_sampler

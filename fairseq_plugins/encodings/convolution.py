@@ -32,8 +32,8 @@ def neighbour(x: Tensor, stretches: Tensor, offset: int) -> Tensor:
     """
     if abs(offset) >= x.size(1):
         return torch.zeros_like(x)
-    # A negative width cuts off: zeros enter at one end, and as many vectors leave at the other.
-    # The stretch number of the entering zeros does not matter.
+    # A negative width crops: zeros enter at one end, and as many vectors leave at the other. The
+    # stretch number of the zeros does not matter.
     near = nn.functional.pad(x, (0, 0, -offset, offset))
     there = nn.functional.pad(stretches, (-offset, offset))
     return near.where((there == stretches).unsqueeze(-1), 0.0)

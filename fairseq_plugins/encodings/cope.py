@@ -73,7 +73,7 @@ class CoPE(PositionEncoding):
         seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
         if self._hidden is not None:
             seen = seen & ~self._hidden
-        # Summed in float32: half precision would stop counting at 256 or 2,048.
+        # Float32 sums: bfloat16 would stop counting at 256, float16 at 2,048.
         counted = contextual_positions(gates * seen).clamp(max=self.num_positions - 1)
         at_integers = (q @ self.table.to(q.dtype).mT).to(wide)
         lower = counted.detach().floor().long()

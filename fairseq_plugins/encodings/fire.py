@@ -27,10 +27,10 @@ def psi(distance: Tensor, rate: Tensor) -> Tensor:
 def piecewise_linear(
     first_weight: Tensor, first_bias: Tensor, second_weight: Tensor, second_bias: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the lines that a network of one number x in 0..1 consists of.
+    """Return a network of one input x in 0..1 as a piecewise linear function.
 
-    second_weight relu(first_weight x + first_bias) + second_bias is linear between the points at
-    which a hidden unit begins or ends to be positive.
+    second_weight relu(first_weight x + first_bias) + second_bias is linear between the points
+    where a hidden unit changes its sign.
 
     Args:
         first_weight: (N,).
@@ -39,11 +39,11 @@ def piecewise_linear(
         second_bias: (H,).
 
     Returns:
-        The points (N,) in order, and of the pieces between them the slopes and the values at
-        x = 0, (H, N + 1) each.
+        The points (N,) in order; the slopes of the pieces between them, (H, N + 1); and the
+        values of these lines at x = 0, (H, N + 1).
     """
     with torch.no_grad():
-        # Whatever is outside of 0..1, or nowhere, needs no piece of its own.
+        # Points outside of 0..1, or without a finite value, need no piece of their own.
         points = torch.nan_to_num(-first_bias / first_weight, nan=2.0).clamp(-1.0, 2.0).sort()[0]
         ends = points.new_tensor([-1.0]), points, points.new_tensor([2.0])
         between = torch.cat(ends[:2]).add(torch.cat(ends[1:])) / 2
@@ -60,10 +60,10 @@ def points_below(points: Tensor) -> Callable[[Tensor], Tensor]:
     padded = nn.functional.pad(points, (0, 2 * steps[0] - 1 - len(points)), value=math.inf)
 
     def count(x: Tensor) -> Tensor:
-        found = torch.zeros_like(x, dtype=torch.int32)
+        below = torch.zeros_like(x, dtype=torch.int32)
         for step in steps:
-            found = found + step * (padded[found + (step - 1)] < x).int()
-        return found
+            below = below + step * (padded[below + (step - 1)] < x).int()
+        return below
 
     return count
 
@@ -167,7 +167,7 @@ class Fire(PositionEncoding):
         return self.network(x).movedim(-1, 1)
 
     def pairwise_bias(self, q_positions: Tensor, k_positions: Tensor, end: int) -> PairwiseBias:
-        """Return it from a table of psi and the lines that the network consists of."""
+        """Compute ``attn_bias`` from a table of psi and the network's pieces."""
         rate, threshold = self._rate_and_threshold()
         steps = torch.arange(end, dtype=rate.dtype, device=rate.device)
         distances, longest = psi(steps, rate), psi(torch.maximum(steps, threshold), rate)

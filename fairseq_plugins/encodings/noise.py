@@ -41,8 +41,8 @@ def _(seed: Tensor, name: str, shape: Sequence[int]) -> Tensor:
 class Draw:
     """The noise of one seed, by name, cached on the device where it is used.
 
-    It is no module and has no buffers, since noise belongs neither in a state dict nor among the
-    tensors that distributed training synchronises.
+    Not a module with buffers: noise belongs neither in a state dict nor among the tensors that
+    distributed training synchronises.
     """
 
     def __init__(self, seed: int | Tensor = 0) -> None:

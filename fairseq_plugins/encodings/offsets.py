@@ -20,9 +20,8 @@ def occurring_offsets(
     """Return ``q_positions - k_positions`` (B or 1, T, S), and bounds of these offsets.
 
     With ``causal``, later keys, which are hidden, get offset 0: half of the offsets then need no
-    column. The bounds are those of all positions below the attached bound (``with_end``). Without
-    one they are computed, which waits for the device, or in a compiled graph taken from
-    ``furthest``.
+    column. The bounds follow from the bound attached to the positions (``with_end``). Without one
+    they are computed, which waits for the device, or in a compiled graph follow from ``furthest``.
     """
     offsets = -relative_positions(q_positions, k_positions)
     if causal:
@@ -48,9 +47,9 @@ def gather_offsets(per_offset: Tensor, offsets: Tensor, low: int) -> Tensor:
 def products_by_offset(x: Tensor, rows: Tensor, offsets: Tensor, low: int) -> Tensor:
     """Return ``x_s . rows[s - t]`` for every pair of a query and a key, (B, H, T, S).
 
-    On a CPU this goes by blocks of 128 queries: T consecutive queries have T + S offsets, 128 have
-    128 + S, so that fewer unused products are computed. On a GPU the bounds of a block would cost
-    a transfer from the device.
+    On a CPU this goes by blocks of 128 queries, for fewer unused products: T consecutive queries
+    have T + S offsets, of which each query uses S. On a GPU the bounds of a block would cost a
+    transfer from the device.
 
     Args:
         x: (B, H, T, D), one vector per query.

@@ -1,4 +1,4 @@
-"""Biases of single pairs, for kernels that compute them instead of reading a (T, S) matrix.
+"""Biases of single pairs, for kernels that store no (T, S) matrix.
 
 Shapes: B batch, H heads, T queries, S keys, N positions, F features.
 """
@@ -36,7 +36,7 @@ class PairwiseBias:
 
 @runtime_checkable
 class HasPairwiseBias(Protocol):
-    """An encoding that gives its ``attn_bias`` by pairs too."""
+    """An encoding that can compute its ``attn_bias`` for single pairs."""
 
     def pairwise_bias(self, q_positions: Tensor, k_positions: Tensor, end: int) -> PairwiseBias:
         """Return the bias of ``attn_bias`` as a function of a pair.
@@ -74,7 +74,7 @@ class OffsetBias(PositionEncoding):
         return self.bias_at(offsets.unsqueeze(0), end).squeeze(-2)
 
     def pairwise_bias(self, q_positions: Tensor, k_positions: Tensor, end: int) -> PairwiseBias:
-        """Gather it from ``bias_by_offset``, which also adds up gradients by offset."""
+        """Gather the bias from ``bias_by_offset``, which also adds up gradients by offset."""
         table = self.bias_by_offset(end, q_positions.device)
         # Shifted here, since an integer in the function would be a constant of the compiled kernel.
         q_at, k_at = position_at(q_positions - (end - 1)), position_at(k_positions)

@@ -68,8 +68,8 @@ class DecayingPermuteFormer(PermuteFormer):
     """The score r_h^(s - t) (Pi_h^s q).(Pi_h^t k)."""
 
     bidirectional_refusal = (
-        "its option `decay=true` weakens keys by their distance before the query, and has no "
-        "meaning for keys after it"
+        "its option `decay=true` weakens keys by their distance before the query, which is "
+        "undefined for later keys"
     )
 
     def __init__(self, context: EncodingContext) -> None:

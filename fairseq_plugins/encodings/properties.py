@@ -18,8 +18,8 @@ class LinearFacts:
     """Properties that linear attention needs.
 
     Attributes:
-        transform_after_feature_map: transform phi(q) and phi(k) (True: LRPE, Eq. 13, where
-            relativity holds after phi), or q and k before phi (False).
+        transform_after_feature_map: whether phi(q) and phi(k) are transformed (LRPE, Eq. 13, with
+            scores relative after phi), instead of q and k before phi.
         feature_map: the feature map that the encoding's definition prescribes; None for any.
         keeps_norms: whether ``transform_query`` and ``transform_key`` keep norms, from which the
             lower bound of an encoded denominator is computed.
@@ -76,8 +76,8 @@ class PositionFacts:
         needs_lengths: whether ``embed`` needs the lengths of the sequences without padding.
         extrapolates: whether positions beyond ``max_positions`` are supported; if not, they raise
             an error.
-        reads_positions: whether the positions passed have any effect; if not, order comes from the
-            causal mask, or the encoding counts tokens itself.
+        reads_positions: whether the positions passed have any effect; if not, the causal mask
+            gives the order, or the encoding counts tokens.
     """
 
     is_relative: bool = True

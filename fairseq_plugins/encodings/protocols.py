@@ -50,7 +50,7 @@ class Repositions(Protocol):
     """An encoding that replaces, in training, the positions of the encodings composed with it."""
 
     reach: int
-    """Upper bound of the new positions; the other encodings are built for so many."""
+    """Upper bound of the new positions: ``max_positions`` of the other encodings."""
 
     def reposition(self, positions: Tensor) -> Tensor:
         """Return the positions, int64, that replace these (any shape)."""

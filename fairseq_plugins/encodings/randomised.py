@@ -9,7 +9,7 @@ from fairseq_plugins.encodings.noise import Draw, draw_seed
 from fairseq_plugins.encodings.position_bounds import check_not_negative, known_end, with_end
 from fairseq_plugins.encodings.registry import register_composition, register_encoding
 
-_TIMES = 8  # the default range, in multiples of the training sequences' length
+_REACH = 8  # default range, in multiples of the length of training sequences
 
 _SOURCE = "Randomized Positional Encodings (Ruoss et al. 2023)"
 
@@ -64,7 +64,7 @@ class Randomised(PositionEncoding):
             raise ValueError(
                 f"`reach` must be 0 or at least longest={self.longest}, but is {reach} instead."
             )
-        self.reach = reach or _TIMES * self.longest
+        self.reach = reach or _REACH * self.longest
         self._draw = Draw()
         self._is_fresh = False
 

@@ -48,7 +48,7 @@ class Option:
 class EncodingEntry:
     """A registered name: its constructor, preset options, source and formula.
 
-    A name with ``parts`` stands for the composition of other names; its class is ``Compose``.
+    A name with ``parts`` denotes the composition of other names; its class is ``Compose``.
     """
 
     name: str
@@ -86,7 +86,7 @@ class EncodingEntry:
 
     @property
     def facts(self) -> PositionFacts:
-        """The properties that the classes declare, without regard to options."""
+        """The properties that the classes declare; options of an instance may change them."""
         return PositionFacts.together([(overridden_hooks(cls), cls) for cls in self.classes])
 
     @property
@@ -120,8 +120,8 @@ def register_encoding(
     """Decorate a class to register it under a name, with some options preset.
 
     A class may have several names; each is a row of the tables. If an option decides which hooks
-    are overridden, write a class for each case and decorate a function of the context and the
-    options that builds one of them; its return type names the default's class first.
+    are overridden, write a class for each case and decorate a function that builds one of them
+    from the context and the options; the first class of its return type is the default.
 
     Args:
         name: lower-case letters, digits and ``_``.
@@ -275,7 +275,7 @@ def split_options(name: str, options: Mapping[str, Any]) -> dict[str, dict[str, 
         part = part or names[0]
         if "." not in key and len(names) > 1:
             raise ValueError(
-                f"option `{key}` must say which encoding of {name!r} it is for, "
+                f"option `{key}` must name its encoding among those of {name!r}, "
                 f"as in `{names[-1]}.{key}`."
             )
         if part not in entries:
@@ -307,7 +307,10 @@ def build_one(name: str, context: EncodingContext, options: Mapping[str, Any]) -
 def contexts_of(
     split: Mapping[str, Mapping[str, Any]], context: EncodingContext
 ) -> dict[str, EncodingContext]:
-    """Return the context of each part: beside a part that samples positions, with its range."""
+    """Return the context of each part.
+
+    If a part samples positions, ``max_positions`` of the others is the end of its range.
+    """
     samplers = [name for name in split if hasattr(get_entry(name).cls, "reposition")]
     if not samplers:
         return dict.fromkeys(split, context)

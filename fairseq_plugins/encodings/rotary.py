@@ -68,7 +68,7 @@ def _rotation(angles: Formula, count: int, layout: Layout) -> Rotation:
 
 
 class RotaryValues(LRPE):
-    """RoPE on values too, whose output has absolute positions."""
+    """RoPE on values too; the output depends on absolute positions."""
 
     core: Rotation
     is_relative = False
@@ -81,7 +81,7 @@ class RotaryValues(LRPE):
 
 
 class RelativeValues(RotaryValues):
-    """RoPE on values too, whose output is rotated back."""
+    """RoPE on values too, with the output rotated back by the query's position."""
 
     is_relative = True
 
@@ -143,7 +143,8 @@ def rope_scaled(
     elif rotated_dim < 4:
         raise ValueError(
             "`scaling=ntk` must have at least 4 rotated features, but has "
-            f"{rotated_dim} instead; raise `head_dim`={context.head_dim} or what `rotated` says."
+            f"{rotated_dim} instead; with `rotated`={rotated!r}, `head_dim`={context.head_dim} is "
+            "too small."
         )
     else:
         angles = Formula(_ntk, (angles, count, factor))
@@ -159,11 +160,11 @@ def _ntk(angles: Formula, count: int, factor: float, device: Device = None) -> T
     return angles(device=device) * geometric(count, 2 * count - 2, factor, device)
 
 
-# The largest features, by which scales are multiplied, that stay in range.
+# Features up to this size, times their scale, stay in the range of the dtype.
 _HEADROOM = 64.0
 _LOG_LARGEST_HALF = math.log(torch.finfo(torch.float16).max / _HEADROOM)
-# The largest score is that of query 0 with the last key, although it is hidden. Scores are float32
-# for all dtypes of features.
+# The largest score is that of query 0 with the last key, a hidden one. Scores are float32 for every
+# dtype of features.
 _LOG_LARGEST_SCORE = math.log(torch.finfo(torch.float32).max / _HEADROOM**2)
 _LARGEST_OPTION = 1e12
 _FURTHEST = 2**62  # in an int64

@@ -128,9 +128,8 @@ class StochasticEncoding(PositionEncoding):
         """Return sum_d x_d code_dr at each position: (B, H, T, D) -> (B, H, T, R).
 
         The codes are computed once per distinct position, and one matrix product per position
-        applies them to the tokens of all rows.
+        applies them to the tokens of all rows, without a tensor (B, H, T, D, R).
         """
-        # Without a tensor (B, H, T, D, R).
         batch, heads, length, dim = x.shape
         unique, of_group, slot = group_by_position(positions.expand(batch, -1), batch)
         codes = self.codes(unique, of_queries=of_queries, like=x)
@@ -201,9 +200,9 @@ class SineSPE(StochasticEncoding):
         return (waves.permute(0, 3, 1, 2) @ self._mixing(like)).transpose(1, 2)
 
     def _apply_codes(self, x: Tensor, positions: Tensor, of_queries: bool) -> Tensor:
-        # The cost of codes does not depend on the batch, so they pay off where many rows share
-        # them. Otherwise their factors are applied in turn, (x_d wave_dk) (2KD,) times (2KD, R). A
-        # compiled graph knows neither the number of rows nor that of positions.
+        # Computing codes costs the same for any batch, so it pays off for many rows. For few rows
+        # the factors of the codes are applied one after the other: (x_d wave_dk) (2KD,) times
+        # (2KD, R). In a compiled graph the number of distinct positions is unknown.
         recorded = is_recorded(positions)
         if positions.size(0) == 1 and (recorded or x.size(0) >= self.MANY_ROWS):
             codes = self.codes(positions[0], of_queries=of_queries, like=x)

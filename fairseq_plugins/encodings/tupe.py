@@ -129,14 +129,14 @@ class TUPE(PositionEncoding):
         return PairwiseBias(self._relative_or_cls(q_positions, k_positions, end), q, k)
 
     def _relative_or_cls(self, q_positions: Tensor, k_positions: Tensor, end: int) -> PairFunction:
-        """Return the bias of a pair but for the product of its positions."""
+        """Return the bias of a pair without the product of its positions."""
         heads = self.context.num_heads
         if self.relative is None:
             by_offset = widened(self.from_cls).new_zeros(heads, 2 * end - 1)
         else:
             by_offset = self.relative.bias_by_offset(end, q_positions.device)
-        # Softmax ignores a constant in a row, so -theta_1 is added to [CLS]'s: only its own pair is
-        # left, and the gradient is one term, not a sum over all keys that nearly cancels.
+        # Softmax ignores a constant in a row, so theta_1 is subtracted from the row of [CLS]: only
+        # the pair ([CLS], [CLS]) keeps a term, whose gradient is no sum over keys that cancels.
         # One table, since a tensor with a gradient may be indexed once.
         of_key, of_query = widened(self.to_cls), widened(self.from_cls)
         scalars = torch.stack((torch.zeros_like(of_key), of_key, of_key - of_query), 1)

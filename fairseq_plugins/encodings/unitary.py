@@ -34,14 +34,14 @@ class LRPE(PositionEncoding):
     def __init__(self, context: EncodingContext, basis: Basis, core: Core) -> None:
         super().__init__(context)
         self.basis, self.core = basis, core
-        self._keep("v", basis.draw(context.generator), is_learned=basis.is_learned)
-        self._keep(core.tensor, core.draw(context.generator), is_learned=core.is_learned)
-        # Permuted features stay positive, so that no denominator comes near zero.
+        self._register("v", basis.draw(context.generator), is_learned=basis.is_learned)
+        self._register(core.tensor, core.draw(context.generator), is_learned=core.is_learned)
+        # Permuted features stay non-negative, so that no denominator comes near zero.
         self.keeps_positive = basis.is_permutation and core.is_permutation
-        # The common part of positive features is gathered in one feature, which Lambda rotates.
+        # P moves the mean of non-negative features into one feature, which Lambda rotates.
         self.sums_cancel = isinstance(basis, Cosine | Fourier)
 
-    def _keep(self, name: str, tensor: Tensor | None, *, is_learned: bool) -> None:
+    def _register(self, name: str, tensor: Tensor | None, *, is_learned: bool) -> None:
         """Register a tensor of P or Lambda as a parameter or buffer; ignore None."""
         if is_learned and tensor is not None:
             self.register_parameter(name, nn.Parameter(tensor))

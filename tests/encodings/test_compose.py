@@ -128,7 +128,7 @@ def test_two_transforms_are_not_relative():
 
 
 def test_a_sampled_scale_is_not_applied_to_other_logits():
-    with pytest.raises(ValueError, match="spe scales by its own number of features"):
+    with pytest.raises(ValueError, match="`num_realizations` of spe must be head_dim=4"):
         Compose([build("spe", num_realizations=8), build("shaw_keys")])
     Compose([build("spe", num_realizations=4), build("shaw_keys")])
 
@@ -154,7 +154,7 @@ def test_what_is_shared_or_bound_reaches_every_part():
 def test_the_layers_of_an_embedding_are_its_parts():
     assert build("deberta_emd+rope").embed_layers(6) == {4, 5}
     assert build("shaw+rope").embed_layers(6) == {0}
-    with pytest.raises(ValueError, match=r"learned\+deberta_emd embeds in different layers"):
+    with pytest.raises(ValueError, match=r"learned\+deberta_emd must embed in the same layers"):
         build("learned+deberta_emd").embed_layers(6)
 
 

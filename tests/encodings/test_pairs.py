@@ -96,7 +96,7 @@ def test_options_are_those_of_the_parts(absolute, relative):
     assert ENCODINGS[name].options[option].default == 64
     assert build(name, **{option: 7}).encodings[1].max_distance == 7
     assert build(f"base+{name}", **{option: "7"}).encodings[2].max_distance == 7
-    with pytest.raises(ValueError, match=f"`max_distance` must say which .*`{option}`"):
+    with pytest.raises(ValueError, match=f"`max_distance` must name its encoding .*`{option}`"):
         build(name, max_distance=7)
     with pytest.raises(ValueError, match=r"must be for one of .*but is for 't5'"):
         build(name, **{"t5.num_buckets": 8})

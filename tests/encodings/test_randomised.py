@@ -165,7 +165,7 @@ def test_a_stack_has_one_that_draws_and_no_layer_has_another():
 
 @pytest.mark.parametrize("name", ["rspe", "dpe"])
 def test_what_compares_positions_with_a_length_is_refused(name):
-    with pytest.raises(IncompatibleEncodingError, match=f"'{name}' cannot be beside 'randomised'"):
+    with pytest.raises(IncompatibleEncodingError, match=f"'{name}' cannot be combined with"):
         build(f"randomised+{name}", causal=False)
 
 

@@ -136,7 +136,9 @@ def test_names_compose():
 
 
 def test_an_option_of_a_composition_says_whose_it_is():
-    with pytest.raises(ValueError, match=r"`max_distance` must say which .*`shaw.max_distance`"):
+    with pytest.raises(
+        ValueError, match=r"`max_distance` must name its encoding .*`shaw.max_distance`"
+    ):
         build("rope+shaw", max_distance=5)
     with pytest.raises(ValueError, match=r"`t5.x` must be for one of .*but is for 't5'"):
         build("rope+shaw", **{"t5.x": 5})
