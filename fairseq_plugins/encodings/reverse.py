@@ -37,7 +37,6 @@ class LengthAware(PositionEncoding):
     needs_lengths = True
     causal_refusal = "it needs the sequence's length, which lies in the future of every token"
     slices = 1
-    longest_row = -1  # the largest position looked up, relative to max_positions
 
     def __init__(self, context: EncodingContext, *, scale: Scale = "tokens") -> None:
         super().__init__(context)
@@ -46,9 +45,7 @@ class LengthAware(PositionEncoding):
             raise ValueError(
                 f"`embed_dim` must be a multiple of {multiple}, but is {context.embed_dim} instead."
             )
-        rows = context.max_positions + 1 + self.longest_row
-        width = context.embed_dim // self.slices
-        narrower = replace(context, embed_dim=width, max_positions=rows)
+        narrower = replace(context, embed_dim=context.embed_dim // self.slices)
         self.sinusoid = Sinusoidal(narrower, scale=scale)
 
     def rows(self, positions: Tensor, lengths: Tensor) -> Tensor:
@@ -162,7 +159,6 @@ class TwoDimensional(LengthAware):
     """
 
     slices = 2
-    longest_row = 0
 
     def rows(self, positions: Tensor, lengths: Tensor) -> Tensor:
         end = known_end(positions)

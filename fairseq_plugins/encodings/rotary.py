@@ -58,13 +58,10 @@ def rope_values(
     Raises:
         ValueError: see ``LRPE``.
     """
-    core = _rotation(*rotation_angles(context, rotated, base), layout)
+    angles, count = rotation_angles(context, rotated, base)
+    core = Rotation(angles, count, layout=layout, is_learned=False)
     cls = RelativeValues if output == "turned_back" else RotaryValues
     return cls(context, Identity(context.head_dim), core)
-
-
-def _rotation(angles: Formula, count: int, layout: Layout) -> Rotation:
-    return Rotation(angles, count, layout=layout, is_learned=False)
 
 
 class RotaryValues(LRPE):
@@ -148,7 +145,8 @@ def rope_scaled(
         )
     else:
         angles = Formula(_ntk, (angles, count, factor))
-    return LRPE(context, Identity(context.head_dim), _rotation(angles, count, layout))
+    core = Rotation(angles, count, layout=layout, is_learned=False)
+    return LRPE(context, Identity(context.head_dim), core)
 
 
 def _divided(angles: Formula, factor: float, device: Device = None) -> Tensor:
@@ -243,9 +241,10 @@ class XPos(PositionEncoding):
                 )
         self.scale_base, self.gamma, self.layout = scale_base, gamma, layout
         self.reference = min(size // 2, self._distance(_LOG_LARGEST_HALF))
-        if size > self.last_position(torch.float32) + 1:
+        _, last = self.position_range(torch.float32)
+        if size > last + 1:
             raise ValueError(
-                f"`max_positions` must be at most {self.last_position(torch.float32) + 1} with "
+                f"`max_positions` must be at most {last + 1} with "
                 f"scale_base={scale_base:g} and gamma={gamma:g}, but is {size} instead; a larger "
                 "`scale_base` reaches further."
             )
@@ -260,17 +259,13 @@ class XPos(PositionEncoding):
         """Return the number of tokens over which no scale grows by more than exp(log_growth)."""
         return int(self.scale_base * log_growth / math.log1p(1 / self.gamma))
 
-    def last_position(self, dtype: torch.dtype) -> int:
-        """Return the last position that features of ``dtype`` can encode."""
+    def position_range(self, dtype: torch.dtype) -> tuple[int, int]:
+        """Return the first and the last position that features of ``dtype`` can encode."""
         if dtype == torch.float16:
-            return self.reference + self._distance(_LOG_LARGEST_HALF)
-        return self._distance(_LOG_LARGEST_SCORE)
-
-    def first_position(self, dtype: torch.dtype) -> int:
-        """Return the first position, at most 0, that features of ``dtype`` can encode."""
-        if dtype == torch.float16:
-            return self.reference - self._distance(_LOG_LARGEST_HALF)
-        return -self._distance(_LOG_LARGEST_SCORE)
+            distance = self._distance(_LOG_LARGEST_HALF)
+            return self.reference - distance, self.reference + distance
+        distance = self._distance(_LOG_LARGEST_SCORE)
+        return -distance, distance
 
     def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
         """Return zeta^(s / scale_base) R(s) q: (B, H, T, D) -> (B, H, T, D)."""
@@ -287,8 +282,7 @@ class XPos(PositionEncoding):
         return rotate(x, cos, sin, self.layout)
 
     def _check_bounds(self, positions: Tensor, dtype: torch.dtype) -> None:
-        first = max(self.first_position(dtype), -_FURTHEST)
-        last = min(self.last_position(dtype), _FURTHEST)
+        first, last = (max(-_FURTHEST, min(at, _FURTHEST)) for at in self.position_range(dtype))
         end = known_end(positions)
         if not positions.numel() or (end is not None and end <= last + 1):
             return

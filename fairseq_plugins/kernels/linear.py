@@ -259,9 +259,8 @@ def _divide(
     epsilon: float | None,
 ) -> Tensor:
     """Divide by the denominator, clamped to ``min_cosine`` of its maximum |norm_q| ``sizes``."""
-    if not min_cosine:
-        return output / clamp_denominator(denominator, epsilon=epsilon)
-    return output / clamp_denominator(denominator, min_cosine * norms(norm_q, sizes.dtype) * sizes)
+    floor = min_cosine * norms(norm_q, sizes.dtype) * sizes if min_cosine else None
+    return output / clamp_denominator(denominator, floor, epsilon)
 
 
 def _check(

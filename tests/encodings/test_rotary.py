@@ -247,7 +247,7 @@ def test_xpos_at_ten_thousand_is_xpos_at_zero(kind, dtype):
 def test_xpos_is_finite_over_all_its_positions(kind, dtype):
     """Also the hidden scores, which are the largest: added to -inf, an infinite one is NaN."""
     encoding = build("xpos")
-    last = encoding.last_position(dtype)
+    _, last = encoding.position_range(dtype)
     at = torch.linspace(0, last, 40).long().unsqueeze(0)
     assert at[0, -1] == last
     # Few features have sums near 0, whose clamp would be another test.
@@ -287,7 +287,7 @@ def test_the_end_of_float16_holds_where_the_table_is_longer():
 
 def test_a_longer_scale_base_reaches_further():
     near, far = build("xpos"), build("xpos", scale_base=5120.0)
-    assert far.last_position(torch.float32) > 9 * near.last_position(torch.float32)
+    assert far.position_range(torch.float32)[1] > 9 * near.position_range(torch.float32)[1]
     with pytest.raises(ValueError, match=r"`max_positions` must be at most 32862 .*is 50000"):
         build("xpos", max_positions=50_000)
     long = build("xpos", max_positions=50_000, scale_base=1024.0)
