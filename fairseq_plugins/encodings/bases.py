@@ -11,6 +11,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.encodings.base import at_least_float32, widened
 from fairseq_plugins.encodings.frequencies import Device
 from fairseq_plugins.encodings.permutations import odd_even
 from fairseq_plugins.encodings.reflection import reflect
@@ -76,7 +77,7 @@ class Householder(Basis):
     def change(self, x: Tensor, v: Tensor | None) -> Tensor:
         assert v is not None
         # Float32, and no epsilon in the norm: a reflection is orthogonal only for a unit vector.
-        v = v.to(torch.promote_types(x.dtype, torch.float32))
+        v = v.to(at_least_float32(x))
         return reflect(x.to(v.dtype), v / v.norm()).to(x.dtype)
 
     def undo(self, x: Tensor, v: Tensor | None) -> Tensor:
@@ -137,7 +138,7 @@ class Fourier(Basis):
     is_complex = True
 
     def change(self, x: Tensor, v: Tensor | None) -> Tensor:
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        wide = widened(x)
         if not x.numel():  # MKL raises an error on empty input.
             return torch.cat((wide, wide), dim=-1).to(x.dtype)
         spectrum = torch.fft.fft(wide, norm="ortho")

@@ -9,6 +9,7 @@ from fairseq_plugins.encodings.base import (
     EncodingContext,
     IncompatibleEncodingError,
     PositionEncoding,
+    widened,
 )
 from fairseq_plugins.encodings.checks import check_even
 from fairseq_plugins.encodings.frequencies import geometric
@@ -27,7 +28,7 @@ def waves(x: Tensor, frequencies: Tensor, positions: Tensor) -> Tensor:
     Returns:
         (B, T, C): real parts, then imaginary parts.
     """
-    amplitude, phase = x.to(torch.promote_types(x.dtype, torch.float32)).chunk(2, dim=-1)
+    amplitude, phase = widened(x).chunk(2, dim=-1)
     # In float64, and reduced to one turn: at position 10,000 a float32 product is off by 1e-3.
     turned = (frequencies.double() * positions.unsqueeze(-1)).remainder(2 * math.pi)
     angle = turned.to(phase.dtype) + phase

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, widened
 from fairseq_plugins.encodings.registry import register_encoding
 
 
@@ -68,14 +68,13 @@ class CoPE(PositionEncoding):
     ) -> Tensor:
         """Return q.e[p] (B, H, T, S), 0 for later keys; the last T keys are the queries' own."""
         queries, keys = q.size(2), k.size(2)
-        wide = torch.promote_types(q.dtype, torch.float32)
-        gates = torch.sigmoid((self.context.head_dim**-0.5 * q) @ k.mT).to(wide)
+        gates = widened(torch.sigmoid((self.context.head_dim**-0.5 * q) @ k.mT))
         seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
         if self._hidden is not None:
             seen = seen & ~self._hidden
         # Float32 sums: bfloat16 would stop counting at 256, float16 at 2,048.
         counted = contextual_positions(gates * seen).clamp(max=self.num_positions - 1)
-        at_integers = (q @ self.table.to(q.dtype).mT).to(wide)
+        at_integers = widened(q @ self.table.to(q.dtype).mT)
         lower = counted.detach().floor().long()
         upper = (lower + 1).clamp(max=self.num_positions - 1)
         share = counted - lower

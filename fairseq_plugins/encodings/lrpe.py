@@ -1,8 +1,4 @@
-"""LRPE: the family W_s = P^H Lambda(s) P of unitary relative encodings, and RoPE among it.
-
-The score is (Lambda(s) P q)^H (Lambda(t) P k) = q^H W_{t-s} k (LRPE, Eq. 13 and 76): the outer
-P^H cancels and is never computed.
-"""
+"""LRPE: the family W_s = P^H Lambda(s) P of unitary relative encodings, and RoPE among it."""
 
 import math
 from typing import Literal

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_plugins.encodings.base import relative_positions
+from fairseq_plugins.encodings.base import at_least_float32, relative_positions, widened
 from fairseq_plugins.encodings.position_bounds import is_recorded, known_end
 
 _QUERIES = 128  # of a block
@@ -74,7 +74,7 @@ def gather_columns(columns: Tensor, index: Tensor) -> Tensor:
     Gradients of pairs with the same column are added in float32, see ``sum_columns``.
     """
     index = index.unsqueeze(1).expand(*columns.shape[:3], index.size(-1))
-    if columns.dtype == torch.promote_types(columns.dtype, torch.float32):
+    if columns.dtype == at_least_float32(columns):
         return columns.gather(-1, index)
     gathered: Tensor = _Gather.apply(columns, index)
     return gathered
@@ -91,9 +91,8 @@ def sum_columns(pairs: Tensor, index: Tensor, count: int) -> Tensor:
 
 
 def _sum(pairs: Tensor, index: Tensor, count: int) -> Tensor:
-    wide = torch.promote_types(pairs.dtype, torch.float32)
-    sums = pairs.new_zeros(*pairs.shape[:-1], count, dtype=wide)
-    return sums.scatter_add(-1, index, pairs.to(wide)).to(pairs.dtype)
+    sums = pairs.new_zeros(*pairs.shape[:-1], count, dtype=at_least_float32(pairs))
+    return sums.scatter_add(-1, index, widened(pairs)).to(pairs.dtype)
 
 
 class _Gather(torch.autograd.Function):

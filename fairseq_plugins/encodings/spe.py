@@ -10,7 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, check_features
+from fairseq_plugins.encodings.base import (
+    EncodingContext,
+    PositionEncoding,
+    check_features,
+    widened,
+)
 from fairseq_plugins.encodings.checks import check_at_least
 from fairseq_plugins.encodings.noise import Draw, group_by_position
 from fairseq_plugins.encodings.position_bounds import is_recorded
@@ -112,7 +117,7 @@ class StochasticEncoding(PositionEncoding):
 
     def _encode(self, x: Tensor, positions: Tensor, *, of_queries: bool) -> Tensor:
         check_features(self, x)
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        wide = widened(x)
         share = (self.num_realizations * self.context.head_dim) ** -0.25
         if self.gate is None:
             return self._apply_codes(share * wide, positions, of_queries).to(x.dtype)

@@ -76,15 +76,6 @@ class PositionTable:
         """Compute the rows at ``positions`` without a table."""
         return _narrow(self.formula(positions.double()))
 
-    def rows(self, count: int, like: Tensor) -> Tensor:
-        """Return at least ``count`` rows (N, *row) float32 on the device of ``like``."""
-        size = power_of_two(max(count, _MIN_ROWS))
-
-        def make() -> Tensor:
-            return self.formula(torch.arange(size, dtype=torch.float64, device="cpu"))
-
-        return _cached(self, like.device, size, make)
-
     def __call__(self, positions: Tensor, absolute: str | None = None) -> Tensor:
         """Return the rows at ``positions`` (any shape, int64): ``positions.shape`` + row, float32.
 
@@ -104,7 +95,12 @@ class PositionTable:
             check_lowest(absolute, low)
         if low < 0 or end > max(_MAX_ROWS, 4 * positions.numel()):
             return self.at(positions)
-        return self.rows(end, positions)[positions]
+        size = power_of_two(max(end, _MIN_ROWS))
+
+        def make() -> Tensor:
+            return self.formula(torch.arange(size, dtype=torch.float64, device="cpu"))
+
+        return _cached(self, positions.device, size, make)[positions]
 
 
 def power_of_two(size: int) -> int:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, at_least_float32
 from fairseq_plugins.encodings.checks import check_even
 from fairseq_plugins.encodings.frequencies import geometric
 from fairseq_plugins.encodings.offsets import (
@@ -69,7 +69,7 @@ class TransformerXL(PositionEncoding):
 
         (B, H, T, D) and (B or 1, T, S) -> (B, H, T, S); offsets lie between ``low`` and ``high``.
         """
-        wide = torch.promote_types(q.dtype, torch.float32)
+        wide = at_least_float32(q)
         rows = self._sinusoids(low, high).to(wide)
         weight = self.weight.to(wide).unflatten(0, (self.context.num_heads, -1))
         query = q + self.v.to(wide).unsqueeze(1)

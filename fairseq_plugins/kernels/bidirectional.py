@@ -12,7 +12,7 @@ from torch import Tensor
 from fairseq_plugins.kernels.division import slope_of_norms, undo_division
 from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
 from fairseq_plugins.kernels.operands import product
-from fairseq_plugins.kernels.precision import without_autocast
+from fairseq_plugins.kernels.precision import wide_type, without_autocast
 
 
 def bidirectional_attention(
@@ -43,7 +43,7 @@ class _BidirectionalAttention(torch.autograd.Function):
     def forward(  # type: ignore[no-untyped-def]
         ctx, q: Tensor, k: Tensor, v: Tensor, min_cosine: float, epsilon: float | None
     ) -> Tensor:
-        wide = torch.promote_types(v.dtype, torch.float32)
+        wide = wide_type(v)
         kv, k_sum = product(k.mT, v, wide), k.sum(1, keepdim=True, dtype=wide)
         q_wide, q_norms, k_norms, floor = q.to(wide), None, None, None
         denominator = torch.bmm(q_wide, k_sum.mT)

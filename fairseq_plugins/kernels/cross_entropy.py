@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_plugins.kernels.precision import without_autocast
+from fairseq_plugins.kernels.precision import wide_type, without_autocast
 from fairseq_plugins.kernels.word_blocks import (
     OutputLayer,
     Targets,
@@ -17,7 +17,6 @@ from fairseq_plugins.kernels.word_blocks import (
     gradients_by_words,
     losses_and_gradients,
     losses_by_words,
-    wide_type,
 )
 
 

@@ -16,7 +16,7 @@ from fairseq_plugins.kernels.bidirectional import bidirectional_attention
 from fairseq_plugins.kernels.chunked import LinearState
 from fairseq_plugins.kernels.graph_operator import attend_by_chunks
 from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
-from fairseq_plugins.kernels.precision import without_autocast
+from fairseq_plugins.kernels.precision import wide_type, without_autocast
 from fairseq_plugins.kernels.products import causal_product
 
 
@@ -159,7 +159,7 @@ def _denominators(
 
 def _empty_state(k: Tensor, v: Tensor, norm_k: Tensor) -> LinearState:
     """Return the state before the first key."""
-    wide = torch.promote_types(v.dtype, torch.float32)
+    wide = wide_type(v)
     tails = ((k.size(-1), v.size(-1)), (norm_k.size(-1),), (1,))
     return LinearState(*(k.new_zeros(*k.shape[:2], *tail, dtype=wide) for tail in tails))
 
@@ -224,7 +224,7 @@ def linear_attention(
 def remember_keys(k: Tensor, v: Tensor, *, normalizer_k: Tensor | None = None) -> LinearState:
     """Return the state of keys (B, H, S, D') and values (B, H, S, M)."""
     norm_k = k if normalizer_k is None else normalizer_k
-    wide = torch.promote_types(v.dtype, torch.float32)
+    wide = wide_type(v)
     return LinearState(
         k.to(wide).mT @ v.to(wide), norm_k.sum(2, dtype=wide), norms(norm_k, wide).sum(2)
     )

@@ -1,4 +1,4 @@
-"""Protection of the kernels' precision from autocast."""
+"""The dtype of sums, and protection of the kernels' precision from autocast."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -9,6 +9,11 @@ from torch import Tensor
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+
+
+def wide_type(x: Tensor) -> torch.dtype:
+    """Return the dtype of sums over ``x``, float32 or wider."""
+    return torch.promote_types(x.dtype, torch.float32)
 
 
 def without_autocast(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

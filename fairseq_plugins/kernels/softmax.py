@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fairseq_plugins.kernels.backend import needs_plain_operations
-from fairseq_plugins.kernels.precision import without_autocast
+from fairseq_plugins.kernels.precision import wide_type, without_autocast
 
 # For fewer pairs of a query and a key, calls per head cost more than they save.
 FEWEST_PAIRS = 256 * 256
@@ -29,8 +29,7 @@ def can_go_by_head(q: Tensor, k: Tensor) -> bool:
     """
     if q.device.type != "cpu" or torch.is_autocast_enabled("cpu") or needs_plain_operations():
         return False
-    is_wide = q.dtype == torch.promote_types(q.dtype, torch.float32)
-    return is_wide and q.size(2) * k.size(2) >= FEWEST_PAIRS
+    return q.dtype == wide_type(q) and q.size(2) * k.size(2) >= FEWEST_PAIRS
 
 
 def softmax_with_weights(
@@ -58,7 +57,7 @@ def softmax_with_weights(
         The output (B, H, T, M), and the weights (B, H, T, S) before and after dropout.
     """
     logits = (scale * q) @ k.mT  # in this order float16 reaches further
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    logits = logits.to(wide_type(logits))
     for term in added:
         if term is not None:
             logits = logits + term

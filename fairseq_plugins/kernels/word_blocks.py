@@ -23,6 +23,7 @@ from torch import Tensor
 
 from fairseq_plugins.kernels.chunked import chunks
 from fairseq_plugins.kernels.operands import matrix_product
+from fairseq_plugins.kernels.precision import wide_type
 
 # Blocks of tokens have this many logits, 32 MiB, but at least 128 tokens: with fewer, passes over
 # the weight and its gradient dominate. Measured: 256 and 512 tokens were no faster at V = 267,744;
@@ -199,11 +200,6 @@ def best_words(features: Tensor, output: OutputLayer, operand: torch.dtype) -> T
         best = torch.where(highest > top, index + words.start, best)
         top = torch.maximum(top, highest)
     return best
-
-
-def wide_type(features: Tensor) -> torch.dtype:
-    """Return the dtype of sums, float32 or wider."""
-    return torch.promote_types(features.dtype, torch.float32)
 
 
 def _blocks_of_words(
