@@ -73,10 +73,10 @@ class DeBERTa(PositionEncoding):
             )
         table = torch.randn(2 * max_distance, width, generator=context.generator)
         self.table = nn.Parameter(table * width**-0.5)
-        own = projections == "own"
-        self.query_weight = self._draw() if own and terms != "c2p" else None
-        self.query_bias = nn.Parameter(torch.zeros(features)) if own and terms != "c2p" else None
-        self.key_weight = self._draw() if own and terms != "p2c" else None
+        has_query = projections == "own" and terms != "c2p"
+        self.query_weight = self._draw() if has_query else None
+        self.query_bias = nn.Parameter(torch.zeros(features)) if has_query else None
+        self.key_weight = self._draw() if projections == "own" and terms != "p2c" else None
         # In a tuple, since as submodules they would be in the state dict twice.
         self._bound: tuple[Projection, Projection] | None = None
 

@@ -3,6 +3,8 @@
 A known bound saves waiting for a GPU to compute the largest position.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -27,9 +29,8 @@ def known_end(*positions: Tensor) -> int | None:
 
     Positions with a bound are not negative.
     """
-    ends: list[int | None] = [getattr(tensor, _END, None) for tensor in positions]
-    known = [end for end in ends if end is not None]
-    return max(known) if len(known) == len(ends) else None
+    ends: list[Any] = [getattr(tensor, _END, None) for tensor in positions]
+    return None if None in ends else max(ends)
 
 
 def is_recorded(x: Tensor) -> bool:

@@ -34,8 +34,8 @@ def needs_plain_operations() -> bool:
 def takes_all_chunks(device: torch.device) -> bool:
     """Return whether to compute all chunks at once, in plain operations.
 
-    On a GPU a loop over chunks is bound by its launches: 3,008 of them at 2,048 tokens, forward and
-    backward, where all chunks at once take 323 at any length.
+    On a GPU the launches bound the time of a loop over chunks: 3,008 at 2,048 tokens, forward and
+    backward; all chunks at once take 323 at any length.
     """
     return needs_plain_operations() or device.type == "cuda"
 
@@ -43,7 +43,7 @@ def takes_all_chunks(device: torch.device) -> bool:
 def goes_by_chunks(backend: Backend, device: torch.device) -> bool:
     """Return whether to attend chunk by chunk, in a loop or by the compiled library."""
     if backend == "native" and torch.compiler.is_compiling():
-        return True  # as an operator of its own, in which the graph sees no loop
+        return True  # as one operator, whose loop the compiler does not unroll
     return backend in ("native", "torch") and not takes_all_chunks(device)
 
 
@@ -51,7 +51,7 @@ def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
     """Choose the fastest implementation that can run; the environment can force one.
 
     ``triton`` needs a GPU, ``native`` the compiled library, float32 and a CPU; ``torch`` runs
-    everywhere. Sizes that the compiled library does not take are computed by ``torch``.
+    everywhere, and also where the compiled library does not support the sizes.
 
     Args:
         device: of the inputs.
@@ -103,10 +103,10 @@ def _obstacle(device: torch.device, dtype: torch.dtype) -> str:
         return f"the inputs are on {device.type!r}, where it needs TRITON_INTERPRET=1"
     if torch.version.hip:
         return "it was written for NVIDIA GPUs"
-    found = _capability(device)
-    if found < CAPABILITY:
+    capability = _capability(device)
+    if capability < CAPABILITY:
         return "it needs compute capability {}.{}, but {} has {}.{}".format(
-            *CAPABILITY, device, *found
+            *CAPABILITY, device, *capability
         )
     return ""
 

@@ -95,19 +95,15 @@ class ChunkedAttention(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         q, k, v, kv, k_sum, k_norm, *saved = ctx.saved_tensors
         grad = torch.zeros_like(v) if grad_output is None else grad_output
-        # Gradients of the sums that include a key, from the last chunk to the first.
-        later = torch.zeros_like(kv) if grad_kv is None else grad_kv
-        later_sum = torch.zeros_like(k_sum) if grad_sum is None else grad_sum
+        grad_kv = torch.zeros_like(kv) if grad_kv is None else grad_kv
+        grad_sum = torch.zeros_like(k_sum) if grad_sum is None else grad_sum
         if ctx.min_cosine is None:
             grad_norm = None  # That sum has no keys; zeros in a compiled graph, else None.
         elif grad_norm is None and ctx.min_cosine:
             grad_norm = torch.zeros_like(k_norm)
-        given = (q, k, v, (kv, k_sum, k_norm), saved, grad, (later, later_sum, grad_norm))
-        clamping = (ctx.min_cosine, ctx.epsilon)
-        if ctx.is_native:
-            grads = native.gradients(*given, *clamping)
-        else:
-            grads = chunk_gradients(*given, *clamping, ctx.chunk)
+        later = (grad_kv, grad_sum, grad_norm)
+        inputs = (q, k, v, (kv, k_sum, k_norm), saved, grad, later, ctx.min_cosine, ctx.epsilon)
+        grads = native.gradients(*inputs) if ctx.is_native else chunk_gradients(*inputs, ctx.chunk)
         return (*grads, None, None, None, None)
 
 
@@ -153,10 +149,10 @@ def attend_chunks(
     scratch = output.new_empty(flat_q.size(0), chunk, chunk)
     narrow, is_mixed = stay_narrow(flat_v, flat_v, wide), flat_q.dtype == wide
     for rows in chunks(q.size(2), chunk):
-        given = [x[:, rows] for x in (flat_q, flat_k, flat_v)]
-        qc, kc, vc = (x.to(wide) for x in given)
+        qkv = [x[:, rows] for x in (flat_q, flat_k, flat_v)]
+        qc, kc, vc = (x.to(wide) for x in qkv)
         # Weights and sums leave float16's range; q, k and v do not.
-        qn, kn, vn = (x.to(v.dtype) for x in given) if narrow else (qc, kc, vc)
+        qn, kn, vn = (x.to(v.dtype) for x in qkv) if narrow else (qc, kc, vc)
         weights = product(qn, kn.mT, wide, out=_square(scratch, rows)).tril_()
         numerator = torch.bmm(weights, vc).baddbmm_(qc, state)
         if denominator is not None:
@@ -214,8 +210,7 @@ def chunk_gradients(
         along = _row_products(grad, output, wide, borders)
         slopes = undo_division(along, divisor, denominator, floor, epsilon)
     slope = slopes.denominator
-    to_norms = _norm_slopes(q, k, k_norm, min_cosine, slopes, later[2])
-    q_factor, k_factor = to_norms.query, to_norms.key
+    q_factor, k_factor, to_norm = _norm_slopes(q, k, k_norm, min_cosine, slopes, later[2])
     flat_q, flat_k, flat_v, flat_grad = _flat(q), _flat(k), _flat(v), _flat(grad)
     states = _border_states(flat_k, flat_v, _flat(kv), borders)
     totals = _border_totals(flat_k, _flat(k_sum), borders if divisor is not None else [])
@@ -224,9 +219,9 @@ def chunk_gradients(
     scratch = states.new_empty(2, flat_q.size(0), chunk, chunk)
     narrow = stay_narrow(flat_v, flat_v, wide)
     for index, rows in reversed([*enumerate(borders)]):
-        given = [x[:, rows] for x in (flat_q, flat_k, flat_v)]
-        qc, kc, vc = (x.to(wide) for x in given)
-        qn, kn = (x.to(v.dtype) for x in given[:2]) if narrow else (qc, kc)
+        qkv = [x[:, rows] for x in (flat_q, flat_k, flat_v)]
+        qc, kc, vc = (x.to(wide) for x in qkv)
+        qn, kn = (x.to(v.dtype) for x in qkv[:2]) if narrow else (qc, kc)
         gc = flat_grad[:, rows].to(wide)
         if divisor is not None:
             gc = gc / _flat(divisor)[:, rows]
@@ -250,27 +245,13 @@ def chunk_gradients(
         grad_v[:, rows] = torch.bmm(weights.mT, gc).baddbmm_(kc, to_kv)
         to_kv.baddbmm_(qc.mT, gc)
     grads = (grad_q.view(q.shape), grad_k.view(k.shape), grad_v.view(v.shape))
-    return *grads, to_kv.view(kv.shape), to_sum.view(k_sum.shape), to_norms.start
+    return *grads, to_kv.view(kv.shape), to_sum.view(k_sum.shape), to_norm
 
 
 def _row_products(grad: Tensor, output: Tensor, dtype: torch.dtype, borders: list[slice]) -> Tensor:
     """Sum the products of two (B, H, T, M) over M, chunk by chunk to save memory."""
     rows = [(grad[:, :, at].to(dtype) * output[:, :, at]).sum(-1, keepdim=True) for at in borders]
     return torch.cat(rows, dim=2)
-
-
-class _NormSlopes(NamedTuple):
-    """Factors of q and k in their gradients through norms; None where there are none.
-
-    Attributes:
-        query: (B, H, T, 1).
-        key: (B, H, T, 1).
-        start: (B, H, 1), the gradient of the norms' sum before the first key.
-    """
-
-    query: Tensor | None = None
-    key: Tensor | None = None
-    start: Tensor | None = None
 
 
 def _norm_slopes(
@@ -280,10 +261,15 @@ def _norm_slopes(
     min_cosine: float | None,
     slopes: Slopes,
     grad_norm: Tensor | None,
-) -> _NormSlopes:
-    """Compute the factors through floor_s = min_cosine |q_s| (sum of |k_t|) and the last sum."""
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Compute gradients through floor_s = min_cosine |q_s| (sum of |k_t|) and the last sum.
+
+    Returns:
+        The factors of q and k in their gradients, (B, H, T, 1) each, and the gradient (B, H, 1) of
+        the norms' sum before the first key; None where there are none.
+    """
     if slopes.floor is None and grad_norm is None:
-        return _NormSlopes()
+        return None, None, None
     key, query = norms(k, k_norm.dtype), None
     to_sizes = torch.zeros_like(key)
     if slopes.floor is not None:
@@ -294,7 +280,7 @@ def _norm_slopes(
     if grad_norm is not None:
         to_sizes[:, :, -1] += grad_norm
     to_keys = to_sizes.flip(2).cumsum(2).flip(2)
-    return _NormSlopes(query, slope_of_norms(to_keys, key), to_keys[:, :, 0])
+    return query, slope_of_norms(to_keys, key), to_keys[:, :, 0]
 
 
 def _border_states(k: Tensor, v: Tensor, kv: Tensor, borders: list[slice]) -> Tensor:

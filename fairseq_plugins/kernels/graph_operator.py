@@ -54,12 +54,12 @@ def attend_by_chunks(
         (B, H, T, M), in the dtype of ``v`` (without a denominator, of the sums), and the state
         after the last key.
     """
-    given = (q, k, v, *start, min_cosine, epsilon, chunk)
+    inputs = (q, k, v, *start, min_cosine, epsilon, chunk)
     if backend == "native" and torch.compiler.is_compiling():
-        output, _, _, *sums = _attend(*given, needs_state)
+        output, _, _, *sums = _attend(*inputs, needs_state)
     else:
         is_native = backend == "native" and native.fits(q, k, v)
-        output, *sums = ChunkedAttention.apply(*given, is_native)
+        output, *sums = ChunkedAttention.apply(*inputs, is_native)
     return output, LinearState(*sums)
 
 
@@ -77,9 +77,9 @@ def _attend(
     needs_state: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the output, denominators and their lower bounds (empty: none), and three sums."""
-    given = (q, k, v, kv, k_sum, k_norm, min_cosine, epsilon)
-    results = native.attend(*given) if native.fits(q, k, v) else attend_chunks(*given, chunk)
-    return _with_strides(results, _shapes(*given))
+    inputs = (q, k, v, kv, k_sum, k_norm, min_cosine, epsilon)
+    results = native.attend(*inputs) if native.fits(q, k, v) else attend_chunks(*inputs, chunk)
+    return _with_strides(results, _shapes(*inputs))
 
 
 @_attend.register_fake
@@ -131,8 +131,8 @@ def _differentiate(
         torch.zeros_like(k_sum) if grad_sum is None else grad_sum,
         torch.zeros_like(k_norm) if grad_norm is None and min_cosine else grad_norm,
     )
-    given = (q, k, v, (kv, k_sum, k_norm), saved, grad, later, min_cosine, epsilon)
-    grads = native.gradients(*given) if native.fits(q, k, v) else chunk_gradients(*given, chunk)
+    inputs = (q, k, v, (kv, k_sum, k_norm), saved, grad, later, min_cosine, epsilon)
+    grads = native.gradients(*inputs) if native.fits(q, k, v) else chunk_gradients(*inputs, chunk)
     return _with_strides(grads, _gradient_shapes(q, k, v, kv, k_sum, k_norm))
 
 

@@ -38,6 +38,7 @@ import triton
 from torch import Tensor
 
 from fairseq_plugins.kernels import triton_kernels as kernels
+from fairseq_plugins.kernels.chunked import chunks
 from fairseq_plugins.kernels.normalizer import MIN_DENOMINATOR, clamp_denominator
 from fairseq_plugins.kernels.triton_blocks import Plan, block_width, choose_blocks, widest_part
 
@@ -67,7 +68,7 @@ def causal_product(
     features, values = widest_part(_capability(q), torch.float32)
     columns = [
         _sum_of_features(q, k, v[..., m], None if start is None else start[..., m], features)
-        for m in _parts(v.size(-1), values)
+        for m in chunks(v.size(-1), values)
     ]
     return torch.cat([c[0] for c in columns], -1), torch.cat([c[1] for c in columns], -1)
 
@@ -78,7 +79,7 @@ def _sum_of_features(
     """Compute the product for wide q and k as a sum over parts of the features."""
     parts = [
         _Causal.apply(q[..., d], k[..., d], v, None if start is None else start[..., d, :], None)
-        for d in _parts(q.size(-1), widest)
+        for d in chunks(q.size(-1), widest)
     ]
     output = parts[0][0]
     for part in parts[1:]:
@@ -118,10 +119,6 @@ def _is_narrow(q: Tensor, v: Tensor, dtype: torch.dtype) -> bool:
     """Return whether all features and values fit in the registers of one kernel."""
     features, values = widest_part(_capability(q), dtype)
     return q.size(-1) <= features and v.size(-1) <= values
-
-
-def _parts(width: int, widest: int) -> list[slice]:
-    return [slice(i, min(i + widest, width)) for i in range(0, width, widest)]
 
 
 def _capability(tensor: Tensor) -> tuple[int, int]:

@@ -90,19 +90,19 @@ def attend(
     epsilon: float | None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor, Tensor]:
     """Compute ``chunked.attend_chunks`` by the compiled library."""
-    state, total, size = _own(kv), _own(k_sum), _own(k_norm)
+    state, total, size = _copy(kv), _copy(k_sum), _copy(k_norm)
     output, denominator, floor = empty_like(v), None, None
     if min_cosine is not None:
         denominator = torch.empty(*q.shape[:3], 1)
         floor = torch.empty_like(denominator) if min_cosine else None
     q, k, v = (_dense(x) for x in (q, k, v))
-    given = _Forward(
+    arguments = _Forward(
         *_sizes(q, v),
         *(_rows(x) for x in (q, k, v, output)),
         *(_address(x) for x in (state, total, size, denominator, floor)),
         *_clamp(min_cosine, epsilon),
     )
-    _call("pe_linear_forward", given)
+    _call("pe_linear_forward", arguments)
     return output, denominator, floor, state, total, size
 
 
@@ -118,19 +118,19 @@ def gradients(
     epsilon: float | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
     """Compute ``chunked.chunk_gradients`` by the compiled library."""
-    lasts = [None if x is None else _own(x) for x in later]
+    lasts = [None if x is None else _copy(x) for x in later]
     results = [empty_like(x) for x in (q, k, v)]
     output, denominator, floor = saved
     # Without a division the output is not read.
     inputs = [_dense(x) for x in (q, k, v, grad if output is None else output, grad)]
     whole = [None if x is None else x.contiguous() for x in (*sums, denominator, floor)]
-    given = _Backward(
+    arguments = _Backward(
         *_sizes(q, v),
         *(_rows(x) for x in (*inputs, *results)),
         *(_address(x) for x in (*whole, *lasts)),
         *_clamp(min_cosine, epsilon),
     )
-    _call("pe_linear_backward", given)
+    _call("pe_linear_backward", arguments)
     to_q, to_k, to_v = results
     to_kv, to_sum, to_norm = lasts
     assert to_kv is not None and to_sum is not None
@@ -141,8 +141,8 @@ def _clamp(min_cosine: float | None, epsilon: float | None) -> tuple[float, floa
     return min_cosine or 0.0, -1.0 if epsilon is None else epsilon
 
 
-def _call(name: str, given: ctypes.Structure) -> None:
-    if getattr(library(), name)(ctypes.byref(given), torch.get_num_threads()):
+def _call(name: str, arguments: ctypes.Structure) -> None:
+    if getattr(library(), name)(ctypes.byref(arguments), torch.get_num_threads()):
         raise MemoryError("The compiled linear attention could not allocate its working memory.")
 
 
@@ -160,7 +160,7 @@ def _dense(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
-def _own(x: Tensor) -> Tensor:
+def _copy(x: Tensor) -> Tensor:
     """Return a contiguous copy, which the library may overwrite."""
     return x.clone(memory_format=torch.contiguous_format)
 
