@@ -261,7 +261,7 @@ class ReleasedFloater(PositionEncoding):
         """Return v + p: (B, H, S, D) -> (B, H, S, D)."""
         return self._add(v, positions, 2)
 
-    @uncompiled("a recursion's steps are no graph")
+    @uncompiled("the number of steps depends on the positions")
     def _add(self, x: Tensor, positions: Tensor, which: int) -> Tensor:
         check_features(self, x)
         count = max(1, end_of(self.label, positions, self.context.max_positions))

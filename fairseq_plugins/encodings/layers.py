@@ -44,8 +44,8 @@ def build_model_encodings(
 
     Raises:
         ValueError: as ``build_encoding``.
-        IncompatibleEncodingError: an encoding of the inputs does not support causal models. (Those
-            inside an attention are checked there.)
+        IncompatibleEncodingError: an encoding of the inputs does not support causal models;
+            encodings inside an attention are checked by the attention.
     """
     columns: list[list[PositionEncoding]] = []
     split = split_options(name, options)

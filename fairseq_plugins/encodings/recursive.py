@@ -21,7 +21,7 @@ class Trajectory(Absolute):
         """Return p_0 to p_{count-1}: (count, C)."""
         raise NotImplementedError
 
-    @uncompiled("a recursion's steps are no graph")
+    @uncompiled("the number of steps depends on the positions")
     def rows(self, positions: Tensor) -> Tensor:
         """Return the vectors p_s: (B or 1, T) -> (B or 1, T, C)."""
         count = end_of(self.label, positions, self.context.max_positions)

@@ -12,7 +12,7 @@ from fairseq_plugins.encodings.registry import register_encoding
 
 
 def to_end(positions: Tensor, lengths: Tensor) -> Tensor:
-    """Return l - 1 - s, the tokens after each: (B or 1, T), (B,) -> (B, T); 0 in padding."""
+    """Return l - 1 - s, the number of later tokens: (B or 1, T), (B,) -> (B, T); 0 in padding."""
     distances = (lengths.unsqueeze(-1) - 1 - positions).clamp(min=0)
     return with_end(distances, known_end(positions))
 

@@ -70,7 +70,7 @@ class ConvSPE(StochasticEncoding):
 
     def kernel(self, offset: int) -> Tensor:
         size = self.kernel_size
-        # Time step s + j of the query's filter is step t + (j - offset) of the key's.
+        # Tap j of the query's filter meets tap j - offset of the key's.
         low, high = max(0, offset), min(size, size + offset)
         if low >= high:
             return torch.zeros_like(self.query_filter[..., 0], dtype=torch.float64)
@@ -94,7 +94,7 @@ class ConvSPE(StochasticEncoding):
         self._draw.keep_only(used)
         return torch.cat(pieces, dim=2).transpose(1, 2)
 
-    @uncompiled("which blocks of noise are drawn follows from the positions")
+    @uncompiled("the drawn blocks of noise depend on the positions")
     def _apply_codes(self, x: Tensor, positions: Tensor, of_queries: bool) -> Tensor:
         return super()._apply_codes(x, positions, of_queries)
 
@@ -107,6 +107,6 @@ class ConvSPE(StochasticEncoding):
 
 
 def _shifted(taps: Tensor, rows: int) -> Tensor:
-    """Shift the filter by a step more in each row: (H, D, L) -> (H, D, rows, rows + L - 1)."""
+    """Shift the filter by one more step in each row: (H, D, L) -> (H, D, rows, rows + L - 1)."""
     padded = F.pad(taps, (rows - 1, rows - 1))
     return padded.unfold(-1, rows + taps.size(-1) - 1, 1).flip(-2)

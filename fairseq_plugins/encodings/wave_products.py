@@ -16,8 +16,8 @@ _TOKENS = 32  # per block, whose products fit in the cache
 def wave_products(x: Tensor, waves: Tensor, mixing: Tensor) -> Tensor:
     """Compute ``sum_kd x_td wave_tkd mixing_kdr``: (B, H, T, D) -> (B, H, T, R).
 
-    On a CPU this goes by blocks of tokens whose products fit in the cache, forward and backward,
-    with first derivatives only. Elsewhere a few large operations are faster.
+    On a CPU it loops over blocks of tokens whose products fit in the cache, forward and backward,
+    and has first derivatives only. Elsewhere a few large operations are faster.
 
     Args:
         x: (B, H, T, D).

@@ -9,7 +9,7 @@ Shapes: B batch, H heads, T queries, S keys, D' features, M values; N = B H.
 import torch
 from torch import Tensor
 
-from fairseq_plugins.kernels.division import slope_of_norms, undo_division
+from fairseq_plugins.kernels.division import division_gradients, slope_of_norms
 from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
 from fairseq_plugins.kernels.operands import product
 from fairseq_plugins.kernels.precision import wide_type, without_autocast
@@ -68,8 +68,8 @@ class _BidirectionalAttention(torch.autograd.Function):
         to_kv = torch.bmm(q_wide.mT, to_numerator)
         to_q = torch.bmm(to_numerator, kv.mT)
         # Not from the rounded output: the slope is often a small difference of large numbers.
-        along = (q_wide * to_q).sum(-1, keepdim=True)
-        slopes = undo_division(along, divisor, denominator, floor, ctx.epsilon)
+        row_products = (q_wide * to_q).sum(-1, keepdim=True)
+        slopes = division_gradients(row_products, divisor, denominator, floor, ctx.epsilon)
         assert slopes.denominator is not None
         to_k_sum = torch.bmm(slopes.denominator.mT, q_wide)
         to_q.addcmul_(slopes.denominator, k_sum)

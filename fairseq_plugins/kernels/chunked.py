@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.kernels import native
-from fairseq_plugins.kernels.division import Slopes, slope_of_norms, undo_division
+from fairseq_plugins.kernels.division import Slopes, division_gradients, slope_of_norms
 from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
 from fairseq_plugins.kernels.operands import add_product, product, stay_narrow
 from fairseq_plugins.kernels.precision import without_autocast
@@ -207,8 +207,8 @@ def chunk_gradients(
     slopes, divisor = Slopes(), None
     if output is not None and denominator is not None:
         divisor = clamp_denominator(denominator, floor, epsilon)
-        along = _row_products(grad, output, wide, borders)
-        slopes = undo_division(along, divisor, denominator, floor, epsilon)
+        row_products = _row_products(grad, output, wide, borders)
+        slopes = division_gradients(row_products, divisor, denominator, floor, epsilon)
     slope = slopes.denominator
     q_factor, k_factor, to_norm = _norm_slopes(q, k, k_norm, min_cosine, slopes, later[2])
     flat_q, flat_k, flat_v, flat_grad = _flat(q), _flat(k), _flat(v), _flat(grad)

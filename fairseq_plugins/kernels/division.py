@@ -12,19 +12,19 @@ from fairseq_plugins.kernels.normalizer import MIN_DENOMINATOR
 
 
 class Slopes(NamedTuple):
-    """Gradients through a division, each (N, T, 1), or None without one.
+    """Gradients through a division, (N, T, 1); None without a division.
 
     Attributes:
-        denominator: gradient of the unclamped denominator.
-        floor: gradient of the lower bound; None without one.
+        denominator: of the unclamped denominator.
+        floor: of its lower bound; None without one.
     """
 
     denominator: Tensor | None = None
     floor: Tensor | None = None
 
 
-def undo_division(
-    along: Tensor,
+def division_gradients(
+    row_products: Tensor,
     divisor: Tensor,
     denominator: Tensor,
     floor: Tensor | None,
@@ -33,13 +33,13 @@ def undo_division(
     """Compute the gradients of the denominator and its lower bound, all (N, T, 1).
 
     Args:
-        along: the output times its gradient, summed over M.
+        row_products: the output times its gradient, summed over M.
         divisor: the clamped denominator.
         denominator: the unclamped denominator.
         floor: the lower bound, or None.
         epsilon: see ``clamp_denominator``.
     """
-    slope = -along / divisor
+    slope = -row_products / divisor
     if epsilon is not None:
         return Slopes(slope.masked_fill(denominator < epsilon, 0.0))
     if floor is None:
@@ -52,7 +52,7 @@ def undo_division(
 
 
 def slope_of_norms(slope: Tensor, norms: Tensor) -> Tensor:
-    """Return the factor on x in its gradient, if its norm has the gradient ``slope``.
+    """Return the factor of x in its gradient, from the gradient ``slope`` of its norm.
 
     Args:
         slope: (N, T, 1) or (N, 1, 1).

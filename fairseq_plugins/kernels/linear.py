@@ -38,8 +38,8 @@ def causal_linear_attention(
 ) -> Tensor | tuple[Tensor, LinearState]:
     """Attend from query s to keys t <= s with weights q_s . k_t (LRPE, Eq. 31 and 39).
 
-    This goes by chunks: within a chunk by its C x C weights, across chunks by the running sum of
-    k_t v_t^T, without tensors of size T x T or T x D' x M, forward or backward.
+    Within a chunk it uses the C x C weights, across chunks the running sum of k_t v_t^T, without
+    tensors of size T x T or T x D' x M, forward or backward.
 
     Args:
         q: (B, H, T, D'), features of the queries.

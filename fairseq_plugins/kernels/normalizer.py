@@ -3,24 +3,25 @@
 import torch
 from torch import Tensor
 
-# Avoids division by zero where every feature is 0. It is below any other denominator: two features
-# of 1 + elu at -30 multiply to 9e-27, and such small weights still make a correct mean.
+# Avoids division by zero where every feature is 0. Other denominators are larger: the product of
+# two features of 1 + elu at -30 is 9e-27, and weights of that size still give a correct mean.
 MIN_DENOMINATOR = 1e-30
-# The lower bound with ``min_cosine=0`` for sums that can cancel, as a share of their maximum;
-# values and gradients stay within float32.
+# With ``min_cosine=0``, the lower bound of denominators that can cancel, as a share of their maximum:
+# values and gradients stay in float32's range.
 LEAST_COSINE = 1e-6
 
 
 def clamp_denominator(
     denominator: Tensor, floor: Tensor | float | None = None, epsilon: float | None = None
 ) -> Tensor:
-    """Move values within ``floor`` of zero out to it, keeping their sign (that of 0 is +).
+    """Clamp absolute values to at least ``floor``, keeping their sign (that of 0 is +).
 
     Args:
         denominator: (..., 1).
-        floor: not negative, broadcast against the denominator; at least ``MIN_DENOMINATOR``,
-            which None stands for.
-        epsilon: instead, replace all values below epsilon, negative ones too, by epsilon.
+        floor: not negative, broadcast against the denominator; None or less than
+            ``MIN_DENOMINATOR`` is that constant.
+        epsilon: in place of ``floor``, the lower bound of the values themselves, so that negative
+            ones become epsilon.
     """
     if epsilon is not None:
         return denominator.clamp(min=epsilon)
