@@ -6,7 +6,7 @@ from torch import Tensor
 # Avoids division by zero where every feature is 0. Other denominators are larger: the product of
 # two features of 1 + elu at -30 is 9e-27, and weights of that size still give a correct mean.
 MIN_DENOMINATOR = 1e-30
-# With ``min_cosine=0``, the lower bound of denominators that can cancel, as a share of their maximum:
+# Lower bound of denominators that can cancel, as a share of their maximum, with ``min_cosine=0``:
 # values and gradients stay in float32's range.
 LEAST_COSINE = 1e-6
 
