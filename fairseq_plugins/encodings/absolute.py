@@ -103,8 +103,7 @@ class Sines(Absolute):
 
     Args:
         context: of the model.
-        scale: ``tokens``, scaled to the initial root mean square of the token embeddings, unless
-            the model multiplies those by sqrt(C); ``one``, unscaled.
+        scale: see ``Sinusoidal``.
     """
 
     scale: Tensor | None

@@ -57,21 +57,18 @@ def build_model_encodings(
     embedding = [(c, c[0].embed_layers(num_layers)) for c in columns if "embed" in c[0].hooks]
     attending = [c for c in columns if c[0].hooks & (TRANSFORM_HOOKS | LOGIT_HOOKS)]
     for column, _ in embedding:
-        _check_input(column[0])
+        encoding = column[0]
+        if encoding.context.causal and encoding.causal_refusal:
+            raise IncompatibleEncodingError(
+                f"a causal model cannot use the encoding {encoding.label!r}: "
+                f"{encoding.causal_refusal}. Another encoding or a bidirectional model would work."
+            )
     position_sampler = find_position_sampler(column[0] for column in columns)
     return ModelEncodings(
         [_compose([c[i] for c, at in embedding if i in at]) for i in range(num_layers)],
         [_compose([c[i] for c in attending]) for i in range(num_layers)],
         position_sampler if isinstance(position_sampler, PositionEncoding) else None,
     )
-
-
-def _check_input(encoding: PositionEncoding) -> None:
-    if encoding.context.causal and encoding.causal_refusal:
-        raise IncompatibleEncodingError(
-            f"a causal model cannot use the encoding {encoding.label!r}: "
-            f"{encoding.causal_refusal}. Another encoding or a bidirectional model would work."
-        )
 
 
 def _later(part: str, first: PositionEncoding, options: Mapping[str, Any]) -> PositionEncoding:
