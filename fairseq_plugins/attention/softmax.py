@@ -25,9 +25,8 @@ from fairseq_plugins.encodings.protocols import parts_to_fold
 from fairseq_plugins.kernels.softmax import can_go_by_head, softmax_by_head, softmax_with_weights
 
 ADDED = frozenset({"attn_bias", "relative_logits", "log_decay"})
-# Number of values added to the logits (heads x queries x keys) from which on queries are processed
-# in blocks. Blocks are faster without gradients, but slower with them, since backward computes the
-# values again.
+# Values added to the logits (heads x queries x keys) from which on queries go in blocks. That is
+# faster without gradients, and slower with them, since backward computes the values again.
 MANY_ADDED = 2**24
 MANY_ADDED_IN_TRAINING = 2**27
 BLOCK = 256
