@@ -134,8 +134,7 @@ def _fitting(name: str, processes: int | None, each: float, available: int | Non
 def train(root: Path, rehearsed: RehearsedTraining, launcher: Launcher | None = None) -> str:
     """Train two updates over gloo, a third one in half as many processes, and evaluate.
 
-    Returns a description of these steps with the memory that they took. Raises WorkError: a command
-    failed; the message ends with its log.
+    Returns a report of the steps. Raises WorkError: a command failed, with the end of its log.
     """
     launch = launcher or ProcessLauncher(root)
     planned, folder = rehearsed.planned, root_folder("checkpoints") / "rehearsal" / rehearsed.kind
