@@ -158,7 +158,7 @@ def _shape(*, causal: bool, vocab_size: int = 1) -> dict:
 
 
 def _is_causal(name: str) -> bool:
-    """Return whether causal models support it."""
+    """Return whether causal models support an encoding."""
     try:
         return build_encoding(name, **_shape(causal=True)).causal_refusal is None
     except IncompatibleEncodingError:

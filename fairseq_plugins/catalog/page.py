@@ -154,7 +154,7 @@ def _row(facts: Facts) -> list[str]:
 
 
 def _support(facts: Facts, attention: str) -> str:
-    """Return the directions in which an attention supports an encoding, in a word or two."""
+    """Return the directions in which an attention supports an encoding, as a short text."""
     usable = {d for d in DIRECTIONS if facts.fits[attention, d] != "no"}
     names = {
         frozenset(DIRECTIONS): "yes",

@@ -216,7 +216,7 @@ class PositionEncoding(nn.Module):
         return self.context.head_dim
 
     def logit_scale(self) -> float:
-        """Return the factor on q.k + relative_logits: 1/sqrt(head_dim), whatever D' is."""
+        """Return the factor on q.k + relative_logits: 1/sqrt(head_dim), independent of D'."""
         return float(self.context.head_dim**-0.5)
 
     def embed_layers(self, num_layers: int) -> frozenset[int]:

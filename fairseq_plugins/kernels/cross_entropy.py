@@ -30,7 +30,7 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     reduce: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Compute the cross-entropy of ``features @ weight.T + bias``, smoothed as in fairseq and not.
+    """Compute the cross-entropy of ``features @ weight.T + bias``, with and without smoothing.
 
     For summed losses on a CPU in float32 or wider, gradients are computed with the loss and kept
     for backward; a second backward pass recomputes them. Otherwise backward recomputes the logits

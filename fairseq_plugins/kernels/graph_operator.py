@@ -120,7 +120,7 @@ def _differentiate(
     epsilon: float | None,
     chunk: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradients of q, k, v and the three sums; an empty one has no gradient."""
+    """Return the gradients of q, k, v and the three sums; zeros where there is none."""
     saved = (
         None if min_cosine is None else output,
         None if min_cosine is None else denominator,
@@ -146,7 +146,7 @@ def _gradient_shapes(
 
 
 def _contiguous(kv: Tensor, k_sum: Tensor, k_norm: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Allocate tensors of these shapes, contiguous."""
+    """Allocate contiguous tensors of these shapes and dtypes."""
     kv, k_sum, k_norm = (x.new_empty(x.shape) for x in (kv, k_sum, k_norm))
     return kv, k_sum, k_norm
 

@@ -45,7 +45,7 @@ def widest_part(capability: tuple[int, int], dtype: torch.dtype) -> tuple[int, i
 
 
 def is_hopper(capability: tuple[int, int]) -> bool:
-    """Return whether it is 9.0 or 10.x, with 227 KiB of shared memory per program."""
+    """Return whether a GPU is a 9.x or 10.x, with 227 KiB of shared memory per program."""
     return capability[0] in (9, 10)
 
 

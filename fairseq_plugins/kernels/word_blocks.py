@@ -71,7 +71,7 @@ class Losses(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Gradients of features (N, C), weight (V, C) and bias (V,); None where not wanted."""
+    """Gradients of features (N, C), weight (V, C) and bias (V,); None where not needed."""
 
     features: Tensor | None
     weight: Tensor | None
@@ -216,7 +216,7 @@ def _blocks_of_words(
 
 
 def _within(target: Tensor, words: slice) -> tuple[Tensor, Tensor]:
-    """Return whether each target is among these words, and its index, else 0: each (N, 1)."""
+    """Return a mask of the targets among these words, and their indices, else 0: each (N, 1)."""
     index = (target - words.start).unsqueeze(1)
     inside = (index >= 0) & (index < words.stop - words.start)
     return inside, index.masked_fill(~inside, 0)
