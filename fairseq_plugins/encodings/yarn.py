@@ -63,7 +63,7 @@ class NtkByParts:
         return ((index - low) / max(high - low, 0.001)).clamp(0, 1)
 
     def _pair_of(self, turns: float) -> float:
-        """Return the fractional index of the pair that makes ``turns`` turns in ``length`` steps."""
+        """Return the fractional index of the pair that turns ``turns`` times in ``length``."""
         longest = self.length / (2 * math.pi * turns)
         return self.rotated_dim * math.log(longest) / (2 * math.log(self.base))
 
