@@ -8,6 +8,7 @@ import pytest
 import torch
 from hub_models import FAMILIES, fits, generate, logits, make, padded, swap, words
 from safetensors.torch import load_file, save_file
+from torch import nn
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
@@ -219,6 +220,10 @@ def test_what_cannot_be_swapped_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="`model` must have layers with one self-attention each"):
         sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
         swap(T5ForConditionalGeneration(T5Config(vocab_size=9, **sizes)), "rope")
+    with pytest.raises(ValueError, match=r"`model` must be a model of transformers.* is a Linear"):
+        swap(nn.Linear(2, 2), "rope")
+    with pytest.raises(ValueError, match=r"`max_positions` must be .*but is 0 instead"):
+        swap(make("llama"), "rope", max_positions=0)
     with pytest.raises(ValueError, match="`scale_attn_by_inverse_layer_idx` of the model"):
         swap(make("gpt2", scale_attn_by_inverse_layer_idx=True), "rope")
     with pytest.raises(ValueError, match="`add_cross_attention` of the model must be False"):

@@ -67,13 +67,19 @@ def replace_position_encoding(
         ValueError: unsupported structure, unknown name or option, or invalid value.
         IncompatibleEncodingError: the attention or the model does not support the encoding.
     """
+    if not isinstance(model, PreTrainedModel):
+        raise ValueError(
+            "`model` must be a model of transformers, a PreTrainedModel, but is a "
+            f"{type(model).__name__} instead."
+        )
+    longest = find_structure(model).max_positions(model.config)
     settings = EncodingSettings(
         name=position_encoding,
         attention=attention,
         options=options,
         attention_options=dict(attention_options or {}),
         keep_absolute=keep_absolute,
-        max_positions=max_positions or find_structure(model).max_positions(model.config),
+        max_positions=longest if max_positions is None else max_positions,
     )
     device, is_training = model.device, model.training
     become_positional(model, settings)
