@@ -61,11 +61,10 @@ class Report(TableFolder):
         page.write(self.root / self.page)
 
     def _is_drawn(self, figure: Figure) -> bool:
-        """Return whether the page shows a figure: maps of attention need weights to be drawn."""
+        """Return whether the page shows a figure, which is drawn with a file of its numbers."""
         if figure.name:
             return False  # on a page of its own
-        drawn = self.root / self.folder.with_name(f"{self.name}.png")
-        return figure.kind != "attention" or drawn.is_file()
+        return (self.root / self.folder.with_name(f"{self.name}.json")).is_file()
 
     def _draw(self, shown: Sequence[Result]) -> None:
         """Draw the figures, if matplotlib is installed and there are results."""

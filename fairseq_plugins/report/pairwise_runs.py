@@ -14,7 +14,7 @@ from fairseq_plugins.report.differences import interval, probability
 from fairseq_plugins.report.lines import cell_text
 from fairseq_plugins.statistics.comparisons import gather, mean
 from fairseq_plugins.statistics.inference import Estimate, Seeds
-from fairseq_plugins.statistics.judged import JudgedTable
+from fairseq_plugins.statistics.judged import Floors, JudgedTable, best_floor
 from fairseq_plugins.statistics.series import average
 
 WIDTH = 41  # of the picture in the terminal, in characters
@@ -30,12 +30,14 @@ class PairwiseRuns:
         column: the metric that is compared.
         values: by row and seed.
         estimates: by two rows, the second row minus the first; p after Holm's correction over all.
+        floor: name and value of the best trivial baseline; None without any.
     """
 
     rows: tuple[str, ...]
     column: Column
     values: Mapping[str, Seeds]
     estimates: Mapping[tuple[str, str], Estimate]
+    floor: tuple[str, float] | None = None
 
     @property
     def seeds(self) -> list[int]:
@@ -80,24 +82,45 @@ class PairwiseRuns:
             shown = [columns(cells, left=1), "", *self.picture()]
         else:
             shown = [columns(cells, left=1), "", columns([_HEADER, *self._lines()], left=1)]
-        verdicts = [self.verdict(*pair) for pair in self.estimates]
-        return "\n".join([self._heading(), "", *shown, "", *verdicts])
+        return "\n".join([self._heading(), "", *shown, "", *self._verdicts(), "", self._about()])
 
-    def page(self, title: str) -> Page:
-        """Make the page with the numbers, the differences and the verdicts."""
+    def page(self, title: str, *below: str) -> Page:
+        """Make the page with the numbers, the differences, the verdicts and what is given."""
         cells = [[f"`{row}`", self._cell(row)] for row in self.rows]
-        about = (
-            "Means over the seeds. Differences are paired by seed, with 95 % intervals of a t-test "
-            "(of two seeds by the pooled spread); p is after Holm's correction over all "
-            f"{len(self.estimates)} pairs."
-        )
         result = [
             markdown_table(["encoding", self.column.label], cells, left=1),
             markdown_table(_HEADER, self._lines(), left=1),
-            bullets([self.verdict(*pair) for pair in self.estimates]),
-            about,
+            bullets(self._verdicts()),
+            self._about(),
+            *below,
         ]
         return Page(title, f"{self._heading()}.", result)
+
+    def _verdicts(self) -> list[str]:
+        """Say which rows are better, and which learned too little for that to mean much."""
+        verdicts = [self.verdict(*pair) for pair in self.estimates]
+        if self.floor is None:
+            return verdicts
+        name, value = self.floor
+        sign = 1 if self.column.higher_is_better else -1
+        low = [row for row in self.rows if sign * (mean(self.values[row].values()) - value) <= 0]
+        if low:
+            verdicts.append(
+                f"No better than the floor *{name}* ({value:.{self.column.digits}f}), a model "
+                f"without context: {', '.join(low)}. Longer training would say more."
+            )
+        return verdicts
+
+    def _about(self) -> str:
+        """Explain the numbers."""
+        about = (
+            "Means over seeds ± standard deviation (number of seeds). Differences are paired by "
+            "seed, with 95 % intervals of a t-test (of two seeds by the pooled spread)"
+        )
+        if len(self.estimates) == 1:
+            return f"{about}."
+        correction = f"p is after Holm's correction over all {len(self.estimates)} pairs"
+        return f"{about}; {correction}, the intervals are each without it."
 
     def _heading(self) -> str:
         better, count = "higher" if self.column.higher_is_better else "lower", len(self.seeds)
@@ -159,7 +182,11 @@ def _line(marks: Mapping[int, str]) -> str:
 
 
 def compare(
-    rows: Sequence[str], attention: str, table: Table, results: Sequence[Result]
+    rows: Sequence[str],
+    attention: str,
+    table: Table,
+    results: Sequence[Result],
+    floors: Floors | None = None,
 ) -> PairwiseRuns:
     """Compare every two rows of a study at the seeds that all of them have.
 
@@ -187,7 +214,8 @@ def compare(
         estimate = judged.pair(attention, second, first)
         assert estimate is not None, "both have results"
         estimates[first, second] = estimate
-    return PairwiseRuns(tuple(rows), column, judged.rows(attention), estimates)
+    floor = best_floor(column, floors or {})
+    return PairwiseRuns(tuple(rows), column, judged.rows(attention), estimates, floor)
 
 
 def draw(pairwise: PairwiseRuns, losses: Losses, stem: Path) -> list[Path]:
@@ -228,4 +256,5 @@ def _draw_differences(pairwise: PairwiseRuns, panel: Any) -> None:
             reach = [[one.effect - one.low], [one.high - one.effect]]
         panel.errorbar([one.effect], [name], xerr=reach, fmt="o", capsize=5, color="tab:blue")
     panel.axvline(0.0, color="black", linewidth=0.8)
+    panel.invert_yaxis()  # in the order of the table
     panel.set_xlabel(label)

@@ -157,7 +157,10 @@ def _intention(args: argparse.Namespace) -> str:
 
 def _compared(args: argparse.Namespace, report: Report) -> PairwiseRuns:
     """Compare the results that the report shows."""
-    return pairwise_runs.compare(args.encodings, args.attention, report.table, report.read().shown)
+    read = report.read()
+    return pairwise_runs.compare(
+        args.encodings, args.attention, report.table, read.shown, read.judged.floors
+    )
 
 
 def _show(args: argparse.Namespace, report: Report) -> None:
@@ -172,12 +175,15 @@ def _show(args: argparse.Namespace, report: Report) -> None:
     }
     losses = {row: [read_losses(log) for log in own if log.is_file()] for row, own in logs.items()}
     report.write()
-    stem, name = ROOT / report.page.with_suffix(""), report.name
-    page = stem.with_name(f"{name}-pairs.md")
+    name = report.name
+    page = (ROOT / report.page).with_name(f"{name}-pairs.md")
     config = read.shown[0]["config"]
     trained = f"{config['optimization']['max_update']} updates each"
-    pairs.page(f"Comparison `{name}`, {trained}").write(page)
-    pictures = pairwise_runs.draw(pairs, losses, stem)
+    pictures = pairwise_runs.draw(pairs, losses, page.with_suffix(""))
+    below = [f"![Training curves and differences]({page.stem}.png)"] if pictures else []
+    below += [f"Model, data and all numbers: [{name}.md]({name}.md)."]
+    title = f"Comparison `{name}` under {args.attention} attention, {trained}"
+    pairs.page(title, *below).write(page)
     print(f"\n{pairs.text()}\n\nTrained for {trained}.")
     written = [ROOT / report.page, page, *pictures]
     print(f"Written: {', '.join(os.path.relpath(path, ROOT) for path in written)}")

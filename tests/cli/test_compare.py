@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -104,9 +105,12 @@ def test_a_comparison_ends_with_a_difference_and_its_interval(root, monkeypatch,
     folder = root / "results" / "table2"
     name = "rope-xl-vanilla-book"
     assert {path.name for path in folder.iterdir()} == {
-        name, f"{name}.md", f"{name}-pairs.md", f"{name}.png", f"{name}.svg"
+        name, f"{name}.md", f"{name}-pairs.md", f"{name}-pairs.png", f"{name}-pairs.svg"
     }  # fmt: skip
     page = (folder / f"{name}.md").read_text()
+    for path in folder.glob("*.md"):
+        links = re.findall(r"\]\(([^)#:]+)\)", path.read_text())
+        assert [link for link in links if not (folder / link).exists()] == []
     assert f"optimization.max_update: 1200 -> {trained[-1]}" in page and "book" in page
     runs = (root / "checkpoints" / "table2").iterdir()
     assert {path.name for path in runs} == {name, f"{name}.lock"}

@@ -47,6 +47,8 @@ def test_every_two_rows_are_compared_with_one_correction():
     )
     adjusted = [one.adjusted for one in pairwise.estimates.values()]
     assert adjusted == pytest.approx(holm([one.p for one in own]))
+    for said in (pairwise.text(), pairwise.page("title").markdown()):
+        assert "Holm's correction over all 3 pairs, the intervals are each without it" in said
     page = pairwise.page("title").markdown()
     assert page.count("\n| ") == 2 + 3 + 2 + 3 and page.count("\n- ") == 3
 
@@ -68,6 +70,17 @@ def test_what_chance_can_do_is_said():
             TABLE_2,
             [*results({1: 1.0}, "rope"), *results({2: 1.0}, "xl")],
         )
+
+
+def test_a_row_that_is_no_better_than_a_floor_is_named():
+    both = [*results(A, "rope"), *results(B, "xl")]
+    for floor, named in [(79.1, "rope, xl"), (80.0, "rope"), (90.0, "")]:
+        floors = {COLUMN.metric: {"uniform": 760.0, "unigram": floor}}
+        said = compare(["rope", "xl"], "linear", TABLE_2, both, floors).text()
+        found = (
+            f"No better than the floor *unigram* ({floor:.2f}), a model without context: {named}."
+        )
+        assert (found in said) if named else "No better" not in said
 
 
 def test_marks_in_the_picture_stand_in_the_order_of_their_numbers():
