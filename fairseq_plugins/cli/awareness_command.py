@@ -1,11 +1,10 @@
 """`fairseq-pe analyse awareness ENCODING`: position awareness of an encoding's vectors."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.option_types import numbers, parse_seed
+from fairseq_plugins.common.option_types import new_folder, numbers, parse_seed
 
 RELATIVE = ("alibi", "t5", "rope", "shaw", "xl", "lrpe_type2")  # for Corollary 3.5
 LENGTHS = "10,20"  # of the heat maps in the paper's Figures 2 and 6
@@ -42,7 +41,7 @@ def register(commands: Any) -> None:
     add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
     add(
         "--output",
-        type=Path,
+        type=new_folder,
         metavar="DIR",
         help="folder for figures, numbers and a page (default: print only)",
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 from fairseq_plugins.common.errors import OptionError, checkpoint_given_by
 from fairseq_plugins.common.exit_status import command
-from fairseq_plugins.common.option_types import numbers, parse_seed
+from fairseq_plugins.common.option_types import new_file, numbers, parse_seed
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import PACKAGE
 from fairseq_plugins.data.options import check_file, check_folder
@@ -64,7 +64,7 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add(
         "--output",
-        type=Path,
+        type=new_file,
         metavar="FILE",
         help="JSON file to write, with the provenance of the numbers",
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.exit_status import command
-from fairseq_plugins.common.option_types import seeds, words
+from fairseq_plugins.common.option_types import new_folder, seeds, words
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import add_folder_options
 from fairseq_plugins.data.options import add_number, check_at_least, check_file
@@ -61,7 +61,7 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add("--adapt-updates", type=int, metavar="N", help=text)
     text = "folder of models, scores and predictions (default: checkpoints/finetune/DATA)"
-    add("--output", type=Path, metavar="DIR", help=text)
+    add("--output", type=new_folder, metavar="DIR", help=text)
     add("--force", action="store_true", help="repeat runs that are done")
     add_folder_options(parser)
     return parser

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fairseq_plugins.common.errors import checkpoint_given_by
 from fairseq_plugins.common.exit_status import command
-from fairseq_plugins.common.option_types import seeds, words
+from fairseq_plugins.common.option_types import new_folder, seeds, words
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import ROOT, add_folder_options, configs_folder
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
@@ -52,7 +52,7 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add("--seeds", type=seeds, default="1", metavar="N,N", help="seeds to pack (default: 1)")
     text = f"folder of the packed models (default: {OUTPUT})"
-    add("--output", type=Path, default=OUTPUT, metavar="DIR", help=text)
+    add("--output", type=new_folder, default=OUTPUT, metavar="DIR", help=text)
     add_folder_options(parser)
     return parser
 

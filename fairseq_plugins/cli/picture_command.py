@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.option_types import parse_seed
+from fairseq_plugins.common.option_types import new_folder, parse_seed
 
 OUTPUT = Path("pictures")
 
@@ -26,7 +26,7 @@ def register(commands: Any) -> None:
     )
     add(
         "--output",
-        type=Path,
+        type=new_folder,
         default=OUTPUT,
         metavar="DIR",
         help=f"folder for the files (default: {OUTPUT})",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fairseq_plugins.cli.table_options import TFLOPS
 from fairseq_plugins.common.errors import WorkError
 from fairseq_plugins.common.exit_status import command
-from fairseq_plugins.common.option_types import number, words
+from fairseq_plugins.common.option_types import new_file, number, words
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import (
     ROOT,
@@ -63,7 +63,7 @@ def get_parser() -> argparse.ArgumentParser:
     add_folder_options(parser, ["data", "checkpoints"])
     add(
         "--output",
-        type=Path,
+        type=new_file,
         default=OUTPUT,
         metavar="FILE",
         help=f"page to write (default: {OUTPUT})",

@@ -5,11 +5,11 @@ import csv
 import io
 import json
 import sys
-from pathlib import Path
 
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.files import write_text
+from fairseq_plugins.common.option_types import new_file
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import ROOT, root_folder
 from fairseq_plugins.common.suggestions import did_you_mean
@@ -43,7 +43,7 @@ def get_parser() -> argparse.ArgumentParser:
         help="format of the output (default: csv)",
     )
     parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="file to write (default: standard output)"
+        "--output", type=new_file, metavar="FILE", help="file to write (default: standard output)"
     )
     return parser
 

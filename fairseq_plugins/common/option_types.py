@@ -1,8 +1,10 @@
 """Types of options for argparse: seeds, numbers and lists; errors name option and value."""
 
+import os
 import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 # NumPy takes 32 bits, and fairseq adds the epoch or update.
 LARGEST_SEED = 2**31 - 1
@@ -62,3 +64,28 @@ def number(option: str, least: int) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def new_folder(text: str) -> Path:
+    """Parse a folder that is there or can be made."""
+    path = Path(text)
+    _check_folder(path, "must be a folder")
+    return path
+
+
+def new_file(text: str) -> Path:
+    """Parse a file to write, in a folder that is there or can be made."""
+    path = Path(text)
+    if path.is_dir():
+        raise ArgumentTypeError(f"must be a file, but {path} is a folder")
+    _check_folder(path.parent, "must be a file in a folder")
+    return path
+
+
+def _check_folder(folder: Path, must: str) -> None:
+    whole = folder.absolute()
+    known = next(path for path in (whole, *whole.parents) if os.path.exists(path))
+    if not known.is_dir():
+        raise ArgumentTypeError(f"{must}, but {known} is a file")
+    if known != whole and not os.access(known, os.W_OK):
+        raise ArgumentTypeError(f"{must}, but {folder} cannot be made")

@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from fairseq_plugins.common.option_types import new_folder
+
 PACKAGE = Path(__file__).resolve().parents[1]  # fairseq's --user-dir
 _SHIPPED = PACKAGE / "configs"  # of a wheel; a checkout has them beside the package
 IS_CHECKOUT = not _SHIPPED.is_dir() and (PACKAGE.parent / "configs").is_dir()
@@ -59,7 +61,7 @@ def add_folder_options(
     for kind in kinds:
         parser.add_argument(
             "--data-root" if kind == "data" else f"--{kind}",
-            type=Path,
+            type=new_folder,
             dest=f"{kind}_folder",
             metavar="DIR",
             help=f"folder with all {kind} (default: ${FOLDER_VARIABLES[kind]}, or ./{kind})",

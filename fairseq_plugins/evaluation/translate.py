@@ -12,6 +12,7 @@ from pathlib import Path
 from fairseq_plugins.common.errors import DataError, checkpoint_given_by
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.files import writing
+from fairseq_plugins.common.option_types import new_file
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.progress import track
 from fairseq_plugins.data.options import (
@@ -57,7 +58,7 @@ def get_parser() -> argparse.ArgumentParser:
         "the training's data folder, for its codes and dictionaries",
         required=True,
     )
-    add("--output", type=Path, metavar="FILE", help="file to write (default: standard output)")
+    add("--output", type=new_file, metavar="FILE", help="file to write (default: standard output)")
     add_number(parser, "--beam", defaults.beam, "hypotheses kept")
     add(
         "--length-penalty",

@@ -145,6 +145,12 @@ CASES = [
     ("report", "--root . --output short.txt", "--output must be a new folder or a report"),
     ("report", "--root absent", "--root must hold a folder `results`, but is absent"),
     ("path", "x", "x"),
+    ("compare", "rope alibi --text short.txt --data-root short.txt/x", "--data-root: must be a"),
+    ("finetune", "short.txt --output short.txt", "--output: must be a folder, but "),
+    ("analyse picture", "rope --output short.txt/x", "--output: must be a folder, but "),
+    ("results", "--output data", "--output: must be a file, but data is a folder"),
+    ("evaluate", "--path x --data . --output short.txt/x", "--output: must be a file in a folder"),
+    ("pack", "--output short.txt", "--output: must be a folder, but "),
 ]
 
 
