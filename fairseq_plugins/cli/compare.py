@@ -12,6 +12,7 @@ from fairseq_plugins.common.root import add_folder_options
 from fairseq_plugins.data.options import check_at_least, check_file
 
 _MOST_SEEDS = 1000  # each is planned before the first run
+_MINUTES, _MERGES = 10.0, 500  # by default
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -44,25 +45,24 @@ def get_parser() -> argparse.ArgumentParser:
     add(
         "--minutes",
         type=float,
-        default=10.0,
         metavar="N",
-        help="time limit of the whole comparison (default: 10)",
+        help=f"time limit of a comparison on --text (default: {_MINUTES:g})",
     )
     add(
         "--attention",
         choices=finetune.ATTENTIONS,
         default="vanilla",
-        help="attention of all models (default: vanilla)",
+        help="attention of all models; vanilla is softmax attention (default: vanilla)",
     )
     text = "seeds of every encoding; more if time is left, fewer if it is short (default: 5)"
     add("--seeds", type=int, default=5, metavar="N", help=text)
-    text = "BPE merges to learn from the text (default: 500)"
-    add("--merges", type=int, default=500, metavar="N", help=text)
+    text = f"BPE merges to learn from --text (default: {_MERGES})"
+    add("--merges", type=int, metavar="N", help=text)
     add(
         "--name",
         type=study_name,
         metavar="WORD",
-        help="name of the results' folder (default: A-B-attention-FILE)",
+        help="name of the results' folder, with --text (default: A-B-attention-FILE)",
     )
     add("--force", action="store_true", help="repeat a comparison that is done")
     add_folder_options(parser)
@@ -72,6 +72,9 @@ def get_parser() -> argparse.ArgumentParser:
 def _fine_tune(args: argparse.Namespace) -> None:
     """Compare on labelled examples."""
     check_file(args.labelled, "--labelled")
+    for option in ("minutes", "merges", "name"):
+        if getattr(args, option) is not None:
+            raise OptionError(f"--{option} must be left out with --labelled: it is of --text alone")
     words = [str(args.labelled), "--encoding", ",".join(args.encodings)]
     words += ["--attention", args.attention]
     words += ["--seeds", ",".join(map(str, range(1, args.seeds + 1)))]
@@ -82,11 +85,13 @@ def _fine_tune(args: argparse.Namespace) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     check_at_least(1 if args.labelled is not None else 2, most=_MOST_SEEDS, seeds=args.seeds)
-    if args.labelled is not None:
-        return _fine_tune(args)
     given = " ".join(args.encodings)
     if len(args.encodings) < 2 or len({*args.encodings}) < len(args.encodings):
         raise OptionError(f"A, B, ... must be two or more different encodings, but are {given}")
+    if args.labelled is not None:
+        return _fine_tune(args)
+    args.minutes = _MINUTES if args.minutes is None else args.minutes
+    args.merges = _MERGES if args.merges is None else args.merges
     if not 0.5 <= args.minutes <= 24 * 60:
         raise OptionError(f"--minutes must be from 0.5 to 1440, but is {args.minutes:g}")
     if args.start is not None:

@@ -21,26 +21,35 @@ def prepare_one_text(text: Path, output: Path, *, merges: int, workers: int) -> 
     Raises:
         DataError: the file is missing, not UTF-8, or too short.
     """
-    if not text.is_file():
-        raise DataError(f"--text must be a file, but is {text}")
-    splits = split_lines(_first_lines(text))
+    splits, size, is_cut = read_splits(text)
+    if is_cut:
+        report(f"{text.name} is long: its first {size / 1e6:.1f} MB are used")
     folder = output.with_name(f"{output.name}-text") / text.name.partition(".")[0]
     for split, lines in splits.items():
         write_bytes(folder / f"{split}.txt", b"".join(lines))
     prepare_text(output, folder, chosen={}, tokenizer=None, merges=merges, workers=workers)
 
 
-def _first_lines(text: Path) -> list[bytes]:
-    lines, size = [], 0
-    for line in read_lines(text):
-        if size + len(line) > MOST_BYTES:
-            report(f"{text.name} is long: only its first {size / 1e6:.1f} MB are used")
-            break
-        lines.append(line)
-        size += len(line)
+def read_splits(text: Path) -> tuple[dict[str, list[bytes]], int, bool]:
+    """Read the lines of train, valid and test, their bytes, and whether the text has more.
+
+    Raises:
+        DataError: the file is missing, not UTF-8, or too short.
+    """
+    if not text.is_file():
+        raise DataError(f"--text must be a file, but is {text}")
+    lines, size, is_cut = [], 0, False
+    try:
+        for line in read_lines(text):
+            if is_cut := size + len(line) > MOST_BYTES:
+                break
+            lines.append(line)
+            size += len(line)
+    except DataError as error:
+        raise DataError(f"--text must be readable text, but {error}") from error
     if size < LEAST_BYTES:
         raise DataError(f"--text must have at least {LEAST_BYTES:,} bytes, but {text} has {size:,}")
-    return lines
+    return split_lines(lines), size, is_cut
 
 
 def split_lines(lines: list[bytes]) -> dict[str, list[bytes]]:

@@ -70,6 +70,7 @@ def _planned_study(args: argparse.Namespace) -> Study:
     """Check encodings and name; return the study without its budget."""
     for row in args.encodings:
         check_row(runnable_rows(configs_folder(ROOT)), row, "A, B, ... must be")
+    one_text.read_splits(args.text)  # refuses what cannot be split
     stem = short_stem(args.text)
     name = args.name or "-".join([*args.encodings, args.attention, stem])[:64]
     # The digest keeps apart the data, and so the results, of two texts with one name.

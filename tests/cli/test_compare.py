@@ -228,13 +228,31 @@ def test_three_encodings_are_compared_in_all_pairs(root, monkeypatch, capsys):
         (["rope", "xl", "--name", "mini"], "no scale"),
         (["rope", "xl", "--text", "/no/such/file"], "--text must be an existing file"),
         (["rope", "xl", "--start", "x"], "--start must be left out with --text"),
+        (["rope", "xl", "--results", __file__], "--results: must be a folder, but "),
+        (["rope", "xl", "--results", f"{__file__}/x"], "--results: must be a folder, but "),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_work(root, capsys, words, message):
     given = words if "--text" in words else [*words, "--text", str(root / "book.txt")]
     assert refusal(lambda: compare.main(given)) == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
-    assert not (root / "data").exists() and not (root / "results").exists()
+    assert {path.name for path in root.iterdir()} == {"configs", "book.txt"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "--text must have at least 20,000 bytes, but"),
+        (b"\xb5" * 30_000, "--text must be readable text, but"),
+        (b"x" * 30_000, "--text must have more lines"),
+    ],
+)
+def test_a_text_that_cannot_be_used_is_refused_before_any_work(root, capsys, content, message):
+    (root / "book.txt").write_bytes(content)
+    assert compare.main(["rope", "xl", "--text", str(root / "book.txt")]) == 2
+    said = capsys.readouterr()
+    assert message in said.err and said.out == ""
+    assert {path.name for path in root.iterdir()} == {"configs", "book.txt"}
 
 
 def test_labelled_examples_are_fine_tuned(root, monkeypatch):
@@ -244,6 +262,14 @@ def test_labelled_examples_are_fine_tuned(root, monkeypatch):
     assert compare.main(["rope", "base", "--labelled", str(own), "--seeds", "3"]) == 0
     (args,) = given
     assert (args.data, args.encoding, args.seeds) == (own, ["rope", "base"], [1, 2, 3])
-    for seeds in ("0", "99999999999"):
-        given = ["rope", "base", "--labelled", str(own), "--seeds", seeds]
-        assert refusal(lambda given=given: compare.main(given)) == 2
+    for words in (
+        ["rope", "base", "--seeds", "0"],
+        ["rope", "base", "--seeds", "99999999999"],
+        ["rope", "rope"],
+        ["rope"],
+        ["rope", "base", "--minutes", "3"],
+        ["rope", "base", "--merges", "30"],
+        ["rope", "base", "--name", "mine"],
+    ):
+        assert refusal(lambda words=words: compare.main([*words, "--labelled", str(own)])) == 2
+    assert len(given) == 1
