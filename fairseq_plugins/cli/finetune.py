@@ -35,7 +35,7 @@ def get_parser() -> argparse.ArgumentParser:
         "--attention",
         choices=ATTENTIONS,
         default="vanilla",
-        help="attention of all models (default: vanilla)",
+        help="attention of all models; vanilla is softmax attention (default: vanilla)",
     )
     text = "seeds of adaptation and fine-tuning (default: 1)"
     add("--seeds", type=seeds, default="1", metavar="N,N", help=text)

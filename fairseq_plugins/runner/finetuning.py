@@ -31,6 +31,7 @@ RECORD = "finetune.json"  # in a model's folder: settings, scores and the commit
 _MEASURED = ("metrics", "commit")  # keys of the record that are not settings
 _SAMPLE = 256  # tokens of a sample to adapt on
 _WARMUP = 0.06  # of the updates, as in the recipes of GLUE
+_NEAR = 0.97  # cosine below which a score measures the adaptation
 _REPORTS = 30  # log lines of a training
 
 
@@ -246,7 +247,10 @@ class FineTuning:
             nearest = read_validated(log, ("loss", "cosine"))
             if nearest:
                 cosine = nearest[max(nearest)]["cosine"]
-                progress.say(f"{self.name}: adapted; cosine to the start's last layer {cosine:.3f}")
+                text = f"adapted; cosine to the start's last layer {cosine:.3f}"
+                if cosine < _NEAR:
+                    text += f": below {_NEAR} more --adapt-updates or --text would help"
+                progress.say(f"{self.name}: {text}")
 
 
 def _schedule(updates: int, saves: int) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ def test_classes_and_numbers_are_told_by_the_labels(tmp_path):
     ("text", "message"),
     [
         ("text\tlabel\na\t1\n", "line 1: the header must have the columns"),
+        ("", "with tabs between them, but has none"),
         (GOOD + "yes\n", "line 8: must have 2 tab-separated fields"),
         (GOOD + "yes\t \n", "line 8: a sentence must not be empty"),
         (GOOD + "\ta cat\n", "line 8: the label must be one word"),
