@@ -1,8 +1,11 @@
 """The parser of every command; errors are one line with exit status 2."""
 
 import argparse
+import re
 import sys
 from typing import Any, NoReturn
+
+from fairseq_plugins.common.suggestions import did_you_mean
 
 INVALID_INPUT = 2  # exit status for bad input, before any work
 _WIDTH = 120  # longest line with the hint
@@ -29,7 +32,10 @@ class Parser(argparse.ArgumentParser):
         return parsed
 
     def error(self, message: str) -> NoReturn:
-        """Print the error in a line and exit with 2."""
+        """Print the error in a line, with a word that may have been meant, and exit with 2."""
+        if choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)$", message):
+            hint = did_you_mean(choice[1], choice[2].replace("'", "").split(", "))
+            message += f".{hint}" if hint else ""
         _end(self.prog, message)
 
 

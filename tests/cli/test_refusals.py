@@ -91,6 +91,7 @@ CASES = [
     ("table paper", "--rows rop", "`--rows` has rop"),
     ("table claims", "x", "x"),
     ("table", "table99", "invalid choice: 'table99'"),
+    ("table", "tabel8", "Did you mean 'table8'?"),
     ("compare", "rope lrpe_type22 --text short.txt", "'lrpe_type22'"),
     ("compare", "rop rope --text short.txt", "'rop'"),
     ("compare", "rope rope --text short.txt", "different encodings"),
