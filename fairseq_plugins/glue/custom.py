@@ -72,13 +72,13 @@ class _FreeLabels(Labels):
 def _sentences_of(path: Path) -> tuple[str, ...]:
     """Return the columns of the sentences, from the header."""
     _, first = next(read_lines(path, read_bytes(path)), (1, ""))
-    header = [name for name in first.split("\t") if name]
+    header = [name for name in first.split("\t") if name] or ["none"]
     for names in _SENTENCES:
         if {*names} <= {*header}:
             return names
     raise DataError(
         f"{path}, line 1: the header must have the columns `label` and `sentence`, or `label`, "
-        f"`sentence1` and `sentence2`, with tabs between them, but has {', '.join(header) or 'none'}"
+        f"`sentence1` and `sentence2`, with tabs between them, but has {', '.join(header)}"
     )
 
 
