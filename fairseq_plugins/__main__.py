@@ -32,7 +32,7 @@ COMMANDS = {
     "completion": ("fairseq_plugins.cli.completion", "make the shell complete these words"),
     "results": ("fairseq_plugins.cli.results", "results as data, or a table's cells for a paper"),
     "report": ("fairseq_plugins.cli.report", "the site of all results, to open in a browser"),
-    "rehearse": ("fairseq_plugins.cli.rehearse", "scale paper without GPUs: models and costs"),
+    "rehearse": ("fairseq_plugins.cli.rehearse", "what the papers' scale needs, without GPUs"),
     "pack": ("fairseq_plugins.cli.pack", "trained models to download, each with a model card"),
     "path": ("fairseq_plugins.cli.path", "fairseq's --user-dir, and Hydra's --config-dir"),
 }

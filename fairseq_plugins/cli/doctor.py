@@ -140,7 +140,7 @@ def _found(facts: Facts) -> dict[str, str]:
         )
     for extra, modules in facts.lacking.items():
         what = EXTRAS[extra][0]
-        lacks = f"no {what}: {', '.join(modules)} not installed; {extras.install_command(extra)}"
+        lacks = f"missing, for {what}: {', '.join(modules)}; {extras.install_command(extra)}"
         found[f"extra {extra}"] = lacks if modules else f"installed: {what}"
     return found
 

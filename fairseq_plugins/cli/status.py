@@ -99,7 +99,7 @@ def _summary(states: Sequence[Status]) -> str:
         return "no runs"
     count = Counter(one.state for one in states)
     others = [f"{count[state]} {state}" for state in STATES if count[state] and state != DONE]
-    return ", ".join([f"{count[DONE]} of {len(states)} done", *others])
+    return ", ".join([f"{count[DONE]} of {len(states)} runs done", *others])
 
 
 def _complaints(states: Sequence[Status]) -> list[str]:

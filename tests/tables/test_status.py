@@ -288,7 +288,7 @@ def test_in_a_pipe_it_is_plain_text_and_for_programs_json(tmp_path, monkeypatch,
     write_result(tmp_path, "rope-linear-s1")
     assert command.main([]) == 1
     said = capsys.readouterr().out
-    assert said.startswith("1 of 2 done, 1 failed\n") and "  | ValueError: no" in said
+    assert said.startswith("1 of 2 runs done, 1 failed\n") and "  | ValueError: no" in said
     assert "rope-linear-s1" not in said and "\x1b" not in said
     assert command.main(["--all", "table2"]) == 1 and "rope-linear-s1" in capsys.readouterr().out
     assert command.main(["table8"]) == 0
@@ -348,7 +348,7 @@ def cells_of(said, name):
 def test_a_line_of_plain_text_says_update_loss_and_time_left(repository, capsys):
     assert command.main([]) == 1
     said = capsys.readouterr().out
-    assert said.startswith("0 of 4 done, 1 running, 1 waiting, 1 failed, 1 stopped\n")
+    assert said.startswith("0 of 4 runs done, 1 running, 1 waiting, 1 failed, 1 stopped\n")
     # 40 updates are left, 3 seconds each.
     assert cells_of(said, "rope-linear-s1")[2:] == [
         *("rope-linear-s1", "running", "7", "60/100", "4.50", "2:00")
@@ -373,7 +373,7 @@ def test_on_a_terminal_it_is_drawn_anew_until_ctrl_c(repository, monkeypatch, ca
     monkeypatch.setattr(command.time, "sleep", sleep)
     assert command.main([]) == 1
     first, second = (ANSI.sub("", look) for look in looks)
-    assert "0 of 4 done, 1 running" in first
+    assert "0 of 4 runs done, 1 running" in first
     running = ["running", "7", "60/100", "4.50", "2:00"]
     assert cells_of(first, "rope-linear-s1")[3:] == running
     assert cells_of(second, "rope-linear-s1")[3:] == ["running", "7", "80/100", "4.25", "1:00"]
