@@ -62,8 +62,8 @@ def _run(args: argparse.Namespace) -> None:
     text = _as_data(args) if args.format in DATA else _as_cells(args)
     if not text:
         raise OptionError(
-            f"no result has table {', '.join(args.tables) or 'any'}, scale {args.scale or 'any'}, "
-            f"study {args.study or 'none'}"
+            "TABLE, --scale and --study must be those of a result, but are "
+            f"{', '.join(args.tables) or 'any'}, {args.scale or 'any'} and {args.study or 'none'}"
         )
     if args.output is None:
         print(text, end="")

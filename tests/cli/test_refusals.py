@@ -142,6 +142,7 @@ CASES = [
     ("convert to-huggingface", "absent out --bpe .", "SOURCE must be an existing file"),
     ("convert to-huggingface", "short.txt data --bpe .", "OUTPUT must be a new folder, but data"),
     ("results", "x", "TABLE must be one of"),
+    ("results", "--study other", "--study must be those of a result, but are any, any and other"),
     ("completion", "fish", "invalid choice: 'fish'"),
     ("report", "--root . --output short.txt", "--output must be a new folder or a report"),
     ("report", "--root absent", "--root must hold a folder `results`, but is absent"),

@@ -70,7 +70,7 @@ def test_a_file_is_written_whole(tmp_path, capsys):
     [
         (["nothing"], "TABLE must be one of"),
         (["--format", "latex"], "needs one TABLE"),
-        (["table5", "--scale", "paper"], "no result"),
+        (["table5", "--scale", "paper"], "must be those of a result"),
     ],
 )
 def test_bad_choices_are_refused(words, message, capsys):
