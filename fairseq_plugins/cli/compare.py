@@ -48,12 +48,8 @@ def get_parser() -> argparse.ArgumentParser:
         metavar="N",
         help=f"time limit of a comparison on --text (default: {_MINUTES:g})",
     )
-    add(
-        "--attention",
-        choices=finetune.ATTENTIONS,
-        default="vanilla",
-        help="attention of all models; vanilla is softmax attention (default: vanilla)",
-    )
+    text = "attention of all models (default: vanilla, which is softmax)"
+    add("--attention", choices=finetune.ATTENTIONS, default="vanilla", help=text)
     text = "seeds of every encoding; more if time is left, fewer if it is short (default: 5)"
     add("--seeds", type=int, default=5, metavar="N", help=text)
     text = f"BPE merges to learn from --text (default: {_MERGES})"

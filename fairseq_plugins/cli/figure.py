@@ -63,12 +63,8 @@ def register(commands: Any) -> None:
         "order; not needed for folders of published models",
     )
     add("--output", type=Path, metavar="STEM", help="path of the output files, without suffix")
-    add(
-        "--length",
-        type=int,
-        metavar="T",
-        help="number of positions (default: 128, or the model's longest input)",
-    )
+    text = "number of positions (default: 128, or the model's longest input)"
+    add("--length", type=int, metavar="T", help=text)
     add(
         "--words",
         type=int,

@@ -31,12 +31,8 @@ def get_parser() -> argparse.ArgumentParser:
     add("--start", type=Path, metavar="START", help=text)
     text = "encodings, separated by commas (default: base, the unchanged start)"
     add("--encoding", type=words("--encoding"), default="base", metavar="NAMES", help=text)
-    add(
-        "--attention",
-        choices=ATTENTIONS,
-        default="vanilla",
-        help="attention of all models; vanilla is softmax attention (default: vanilla)",
-    )
+    text = "attention of all models (default: vanilla, which is softmax)"
+    add("--attention", choices=ATTENTIONS, default="vanilla", help=text)
     text = "seeds of adaptation and fine-tuning (default: 1)"
     add("--seeds", type=seeds, default="1", metavar="N,N", help=text)
     text = "labelled examples to measure on (default: a tenth of DATA, drawn by a fixed seed)"
