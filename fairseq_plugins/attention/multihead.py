@@ -165,7 +165,7 @@ class FairseqMultiheadAttention(nn.Module):
         keys = Positions.of(padding_mask, key.size(0), key.device)
         if not self.encoder_decoder_attention:
             return keys
-        return CrossPositions(Positions.of(None, query.size(0), query.device), keys)
+        return CrossPositions.of(Positions.of(None, query.size(0), query.device), keys)
 
     def _whole(
         self,

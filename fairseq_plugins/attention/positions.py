@@ -1,6 +1,6 @@
 """Positions of tokens, computed once per pass from the padding mask and the decoding step."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -85,7 +85,7 @@ class Positions:
     index: Tensor
     end: int
     padding_mask: Tensor | None
-    shared: SharedPass = field(default_factory=SharedPass)
+    shared: SharedPass
     content: Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -96,7 +96,8 @@ class Positions:
         cls, padding_mask: Tensor | None, length: int, device: torch.device | None = None
     ) -> "Positions":
         """Count positions of whole sequences; see ``make_positions``."""
-        return cls(make_positions(padding_mask, length, device=device), length, padding_mask)
+        index = make_positions(padding_mask, length, device=device)
+        return cls(index, length, padding_mask, SharedPass())
 
     def last(self, batch: int) -> "Positions":
         """Return the positions (B, 1) of the last token, for a decoding step.
@@ -106,7 +107,7 @@ class Positions:
         """
         padding = None if self.padding_mask is None else self.padding_mask[:, -1:]
         index = self.index[:, -1:].expand(batch, -1)
-        return Positions(index, self.end, padding)
+        return Positions(index, self.end, padding, SharedPass())
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,4 +122,9 @@ class CrossPositions:
 
     queries: Positions
     keys: Positions
-    shared: SharedPass = field(default_factory=SharedPass)
+    shared: SharedPass
+
+    @classmethod
+    def of(cls, queries: Positions, keys: Positions) -> "CrossPositions":
+        """Combine positions for a new pass, with an empty cache."""
+        return cls(queries, keys, SharedPass())

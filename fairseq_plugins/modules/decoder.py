@@ -125,7 +125,7 @@ class PositionalDecoder(TransformerDecoderBase):
         across = None
         if encoder is not None:
             keys = Positions.of(encoder_padding, encoder.size(0), encoder.device)
-            across = CrossPositions(positions, keys)
+            across = CrossPositions.of(positions, keys)
         x = x.transpose(0, 1)
         inner_states, attn = [x], None
         for index, layer in enumerate(self.layers):

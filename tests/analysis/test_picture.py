@@ -184,7 +184,7 @@ def test_what_cannot_be_is_named(words, message, tmp_path, capsys):
 def test_a_folder_that_cannot_be_one_is_no_success(words, tmp_path, capsys):
     (tmp_path / "file").write_text("kept")
     for output in ("/dev/full", str(tmp_path / "file")):
-        assert main([*words, "--output", output]) == 1
-        shown = capsys.readouterr()
-        assert f"Not a directory: '{output}'" in shown.err and "written" not in shown.out
+        with pytest.raises(SystemExit, match="2"):
+            main([*words, "--output", output])
+        assert f"--output: must be a folder, but {output} is a file" in capsys.readouterr().err
     assert (tmp_path / "file").read_text() == "kept"

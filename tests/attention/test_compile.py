@@ -348,7 +348,7 @@ def test_cross_attention_asks_for_no_value(name, attention):
     with torch.no_grad():
         for one, at in zip(x.unsqueeze(1), steps_of(Positions.of(None, 2), [1, 1]), strict=True):
             with _Questions() as questions:
-                across = CrossPositions(at, keys)
+                across = CrossPositions.of(at, keys)
                 adapter(one, memory, memory, across, **options)
             # A seed is a number.
             assert questions.count == 0 or is_drawn

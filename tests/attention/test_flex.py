@@ -90,7 +90,7 @@ def test_a_bias_by_pairs_is_the_dense_one(switch, name, causal):
 def test_keys_of_another_length_and_padded_on_the_left(switch):
     attention, q, (k, v) = build("t5", causal=False), draw(), (draw(300), draw(300))
     padded = padding(300).flip(1)
-    at = CrossPositions(Positions.of(None, LENGTH), Positions.of(padded, 300))
+    at = CrossPositions.of(Positions.of(None, LENGTH), Positions.of(padded, 300))
     positions = {"q_positions": at.queries.index, "k_positions": at.keys.index}
     dense, pairwise = both_ways(
         switch, lambda: attention(q, k, v, key_padding_mask=padded, **positions)[0]

@@ -241,7 +241,7 @@ def test_cross_attention_in_steps(attention: str, encoding: str | None) -> None:
             step,
             source,
             source,
-            key_padding_mask=CrossPositions(at, keys),
+            key_padding_mask=CrossPositions.of(at, keys),
             incremental_state=state,
             static_kv=True,
             need_weights=False,
@@ -250,7 +250,7 @@ def test_cross_attention_in_steps(attention: str, encoding: str | None) -> None:
     close(torch.cat(outputs), expected)
     rows = torch.tensor([1, 1, 0])
     module.reorder_incremental_state(state, rows)
-    at = CrossPositions(steps[-1], Positions.of(mask[rows], MEMORY))
+    at = CrossPositions.of(steps[-1], Positions.of(mask[rows], MEMORY))
     again, _ = module(
         x[-1:, rows], None, None, at, incremental_state=state, static_kv=True, need_weights=False
     )
@@ -260,7 +260,7 @@ def test_cross_attention_in_steps(attention: str, encoding: str | None) -> None:
 def test_cross_attention_weights_in_steps() -> None:
     module, reference = build_pair(encoder_decoder_attention=True)
     x, memory, mask = words(1), words(MEMORY), right_padding(MEMORY)
-    at = CrossPositions(Positions.of(None, 1), Positions.of(mask, MEMORY))
+    at = CrossPositions.of(Positions.of(None, 1), Positions.of(mask, MEMORY))
     for per_head in (False, True):
         options = {"static_kv": True, "need_head_weights": per_head}
         results = [

@@ -28,7 +28,7 @@ def half_on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """fairseq's half precision on a CPU, where it is refused otherwise."""
     # It keeps one flat float32 copy of all parameters for each device index, here None.
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
-    monkeypatch.setattr("fairseq_plugins.modules.training_checks._HALVES", ())
+    monkeypatch.setattr("fairseq_plugins.modules.training_checks._HALF_PRECISION", ())
 
 
 @pytest.fixture(scope="session")

@@ -266,7 +266,7 @@ def test_where_the_numbers_are_from(
             ["--sample-break-mode", "eos", "--context-window", "3"],
             "--context-window must be 0 with --sample-break-mode eos, but is 3",
         ),
-        (["--output", "."], "--output must be a file, but . is a folder"),
+        (["--output", "."], "--output: must be a file, but . is a folder"),
     ],
 )
 def test_wrong_options_are_named(

@@ -115,7 +115,7 @@ def test_tasks_that_no_row_learns_are_named() -> None:
     floors = {"bert_table4": {"v2_f1": {"answers nothing": 99.0}}}
     found = Correlations("mini", Numbers(cells(5), floors))
     assert list(found.lost) == ["v2_f1"]
-    assert any("apart as better than *answers nothing*" in note for note in found.notes)
+    assert any("significantly better than *answers nothing*" in note for note in found.notes)
 
 
 def test_direction_balance_is_correlated_by_its_distance_from_1_too() -> None:
