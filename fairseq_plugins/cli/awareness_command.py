@@ -33,11 +33,8 @@ def register(commands: Any) -> None:
         help='options of the encoding, such as "scale=one"',
     )
     add("--width", type=int, metavar="C", help="features of a vector (default: 32)")
-    lengths, text = (
-        numbers("--lengths", 2),
-        f"sequence lengths of the heat maps (default: {LENGTHS})",
-    )
-    add("--lengths", type=lengths, default=LENGTHS, metavar="N,N", help=text)
+    text = f"sequence lengths of the heat maps (default: {LENGTHS})"
+    add("--lengths", type=numbers("--lengths", 2), default=LENGTHS, metavar="N,N", help=text)
     add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
     add(
         "--output",

@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import os
 import re
 import sys
 import warnings
@@ -72,8 +71,6 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def _run(args: argparse.Namespace) -> None:
-    if args.output is not None:
-        _check_output(args.output)
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     # fairseq asks for pinned memory with a GPU or without.
     warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true")
@@ -114,15 +111,6 @@ def _run(args: argparse.Namespace) -> None:
         result["checkpoint"] = {"file": args.path.name, "sha256": sha256, **result["checkpoint"]}
         import_module("fairseq_plugins.common.files").write_json(args.output, result)
         print(f"written: {args.output}")
-
-
-def _check_output(path: Path) -> None:
-    """Refuse, before any work, an output file that could not be written."""
-    if path.is_dir():
-        raise OptionError(f"--output must be a file, but {path} is a folder")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(path.parent, os.W_OK):
-        raise OptionError(f"--output must be in a folder that can be written to, not {path.parent}")
 
 
 def _device(word: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from fairseq_plugins.analysis import LENGTH, WORDS
 from fairseq_plugins.common.errors import checkpoint_given_by
 from fairseq_plugins.common.files import writing
-from fairseq_plugins.common.option_types import parse_seed
+from fairseq_plugins.common.option_types import new_file, parse_seed
 from fairseq_plugins.data.options import check_file, check_folder
 
 
@@ -31,7 +31,7 @@ def register(commands: Any) -> None:
         help="checkpoint of any model of this package",
     )
     add("--data", type=Path, required=True, metavar="DIR", help="data folder with the dictionaries")
-    add("--output", type=Path, metavar="FILE", help="also write the weights (T, T) as .npy")
+    add("--output", type=new_file, metavar="FILE", help="also write the weights (T, T) as .npy")
     add(
         "--words",
         type=int,

@@ -74,11 +74,14 @@ def new_folder(text: str) -> Path:
 
 
 def new_file(text: str) -> Path:
-    """Parse a file to write, in a folder that is there or can be made."""
+    """Parse a file to write, in a folder that is there or can be made, or a device or pipe."""
     path = Path(text)
     if path.is_dir():
         raise ArgumentTypeError(f"must be a file, but {path} is a folder")
     _check_folder(path.parent, "must be a file in a folder")
+    is_replaced = path.is_file() or not path.exists()  # by a file that is written beside it
+    if is_replaced and path.parent.is_dir() and not os.access(path.parent, os.W_OK):
+        raise ArgumentTypeError(f"must be in a folder that can be written to, not {path.parent}")
     return path
 
 

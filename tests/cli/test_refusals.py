@@ -16,6 +16,7 @@ from fairseq_plugins.cli.train_table import EXTRA_WORDS
 from fairseq_plugins.common.data_commands import PROGRAM_COMMANDS
 from fairseq_plugins.common.errors import DataError, OptionError, WorkError
 from fairseq_plugins.common.exit_status import exit_status
+from fairseq_plugins.common.option_types import new_file
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import FOLDER_VARIABLES
 
@@ -153,6 +154,7 @@ CASES = [
     ("results", "--output data", "--output: must be a file, but data is a folder"),
     ("evaluate", "--path x --data . --output short.txt/x", "--output: must be a file in a folder"),
     ("pack", "--output short.txt", "--output: must be a folder, but "),
+    ("analyse identical-words", "--path x --data . --output .", "--output: must be a file, but "),
 ]
 
 
@@ -193,6 +195,14 @@ def test_bad_input_is_a_line(command, words, said, folder, capsys):
     assert error.startswith(f"fairseq-pe {command}: error: ")
     assert said in error
     assert sorted(files_below(folder)) == before
+
+
+def test_a_file_to_write_needs_a_folder_that_can_be_written_to(folder, monkeypatch):
+    """Devices and pipes are written in place, and need no such folder."""
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(argparse.ArgumentTypeError, match="that can be written to, not data"):
+        new_file("data/new.json")
+    assert new_file("/dev/null") == Path("/dev/null")
 
 
 @pytest.mark.parametrize("command", LEAVES)
