@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from fairseq_plugins.common.exit_status import skip_last_collection
 from fairseq_plugins.common.extras import DISTRIBUTION, extra_of, install_command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import add_folder_options, apply_folder_options
@@ -86,6 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     ``argv`` defaults to the process's arguments. Without any, the first steps are printed.
     """
+    if argv is None:
+        skip_last_collection()
     if not (sys.argv[1:] if argv is None else argv):
         print(first_steps())
         return 0

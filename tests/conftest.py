@@ -1,5 +1,6 @@
 """What every test shares: one thread, fixed seeds, and how hard hypothesis searches."""
 
+import atexit
 import gc
 import logging
 import os
@@ -13,6 +14,7 @@ from hypothesis import settings
 
 torch.set_num_threads(1)
 gc.disable()  # until all modules and tests are there, which are millions of objects
+atexit.register(gc.freeze)  # the last collections of this process would take seconds
 
 
 def pytest_collection_finish() -> None:

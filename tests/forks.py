@@ -12,10 +12,13 @@ from pathlib import Path
 FAIRSEQ = ("torch", "hydra", "fairseq.trainer", "fairseq.sequence_generator")
 
 _FORKS = """
-import importlib, json, os, runpy, sys
+import atexit, gc, importlib, json, os, runpy, sys
 modules, commands = json.loads(sys.argv[1])
 for name in modules:
     importlib.import_module(name)
+gc.collect()
+gc.freeze()
+atexit.register(gc.freeze)  # Python's last collections would copy all pages
 statuses = []
 for words, folder, environment, log in commands:
     if child := os.fork():

@@ -7,16 +7,21 @@ the command inherits. The answers are the process id and, at its end, the exit s
 concurrently.
 """
 
+import atexit
 import ctypes
+import gc
 import importlib
 import json
 import logging
+import multiprocessing
 import os
 import runpy
-import select
 import signal
 import socket
 import sys
+from collections.abc import Sequence
+from multiprocessing.connection import wait
+from multiprocessing.context import ForkProcess
 
 from fairseq_plugins.common.cpu import prepare_cpu
 
@@ -49,49 +54,36 @@ def serve() -> None:
     # Some module configures logging as it is imported; a new process starts without that.
     logging.disable(logging.NOTSET)
     logging.root.handlers.clear()
-    ends, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.signal(signal.SIGCHLD, lambda signum, frame: None)
-    signal.set_wakeup_fd(woken)  # the end of a command wakes the select below
-    running: dict[int, socket.socket] = {}
+    # A collection in a fork would copy the pages of everything imported, which takes a second.
+    gc.collect()
+    gc.freeze()
+    running: dict[int, tuple[ForkProcess, socket.socket]] = {}
     while True:
-        ready, _, _ = select.select([channel.fileno(), ends], [], [])
-        if ends in ready:
-            os.read(ends, MESSAGE_BYTES)
-            _answer_ended(running)
-        if channel.fileno() not in ready:
+        ready = wait([channel, *running])
+        for sentinel in running.keys() & {*ready}:
+            process, answers = running.pop(sentinel)
+            process.join()
+            with answers:
+                _answer(answers, process.exitcode)
+        if channel not in ready:
             continue
         message, descriptors, _, _ = socket.recv_fds(channel, MESSAGE_BYTES, DESCRIPTORS)
         if not message:
-            return  # commands that still run die with this process
+            os._exit(0)  # commands that still run die with this process
         answers = socket.socket(fileno=descriptors[0])
-        server = os.getpid()
-        child = os.fork()
-        if child == 0:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for other in (ends, woken):
-                os.close(other)
-            for each in (channel, answers, *running.values()):
-                each.close()
-            _run(json.loads(message), descriptors[1], server)
-        os.setpgid(child, child)  # here too, so that the group exists before it is signalled
+        others = [channel, answers, *(each for _, each in running.values())]
+        process = ForkProcess(target=_run, args=(json.loads(message), descriptors[1], others))
+        process.start()
+        assert process.pid is not None
+        os.setpgid(process.pid, process.pid)  # here too, so that the group exists before a signal
         for descriptor in descriptors[1:]:
             os.close(descriptor)
-        running[child] = answers
-        if not _answer(answers, child):
-            os.killpg(child, signal.SIGKILL)  # stopped before it began
+        running[process.sentinel] = process, answers
+        if not _answer(answers, process.pid):
+            os.killpg(process.pid, signal.SIGKILL)  # stopped before it began
 
 
-def _answer_ended(running: dict[int, socket.socket]) -> None:
-    """Send the exit status of each command that has ended, and remove it."""
-    for child in list(running):
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            with running.pop(child) as answers:
-                _answer(answers, os.waitstatus_to_exitcode(status))
-
-
-def _answer(answers: socket.socket, number: int) -> bool:
+def _answer(answers: socket.socket, number: int | None) -> bool:
     """Send a number; return whether the other side still listens."""
     try:
         answers.send(json.dumps(number).encode())
@@ -100,14 +92,22 @@ def _answer(answers: socket.socket, number: int) -> bool:
     return True
 
 
-def _run(words: list[str], log: int, server: int) -> None:
-    """Run these words as `python -m` does, in this process, and end it."""
+def _run(words: list[str], log: int, others: Sequence[socket.socket]) -> None:
+    """Run these words as `python -m` does, in this fork, which ends without finalising Python.
+
+    others: sockets of the server, to close here.
+    """
     os.setpgid(0, 0)
     _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)  # with the server
-    if os.getppid() != server:
+    server = multiprocessing.parent_process()
+    if server is None or os.getppid() != server.pid:
         os._exit(1)
+    for each in others:
+        each.close()
     os.dup2(log, sys.stdout.fileno())
     os.dup2(log, sys.stderr.fileno())
     sys.argv = words
-    runpy.run_module(words[0], run_name="__main__", alter_sys=True)
-    sys.exit()
+    try:
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+    finally:
+        atexit._run_exitfuncs()  # multiprocessing ends its processes without them

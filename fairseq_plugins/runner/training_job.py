@@ -32,6 +32,7 @@ from hydra._internal.utils import get_args
 from omegaconf import DictConfig
 
 from fairseq_plugins.common.cpu import prepare_cpu
+from fairseq_plugins.common.exit_status import skip_last_collection
 from fairseq_plugins.runner.interruption import STOP
 from fairseq_plugins.runner.worker_pool import gpu_mismatch
 
@@ -161,6 +162,7 @@ def run(cfg: DictConfig) -> float:
 
 def main() -> None:
     """Compose the configuration of this command line and train."""
+    skip_last_collection()
     hydra_init(get_args().config_name or "config")
     folder = Path(fairseq.__file__).parent / "config"
     hydra.main(config_path=str(folder), config_name="config", version_base="1.1")(run)()

@@ -152,6 +152,25 @@ def test_preloaded_launcher_is_a_launcher(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("quick_preload")
+def test_a_fork_ends_as_an_interpreter_does(tmp_path, monkeypatch):
+    """What it registered for its end runs; an error is told with its traceback."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (tmp_path / "fails.py").write_text(
+        "import atexit, sys\n"
+        "atexit.register(print, 'ended')\n"
+        "print('begun', end=' ')\n"
+        "if sys.argv[1:]: raise ValueError('no')\n"
+    )
+    log, launcher, command = tmp_path / "log", PreloadedLauncher(tmp_path), [sys.executable, "-m"]
+    assert launcher([*command, "fails"], log, print) == 0
+    assert log.read_text() == "begun ended\n"
+    assert launcher([*command, "fails", "now"], log, print) == 1
+    assert log.read_text().count("begun ended") == 2
+    assert log.read_text().endswith("ValueError: no\n")
+    launcher.close()
+
+
+@pytest.mark.usefixtures("quick_preload")
 def test_an_error_of_one_commands_files_leaves_the_others_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (tmp_path / "waits.py").write_text(
