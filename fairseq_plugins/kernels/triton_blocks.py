@@ -34,6 +34,8 @@ def choose_blocks(capability: tuple[int, int], dtype: torch.dtype, features: int
         return Blocks(chunk=32 if is_half else 64, segment=256, warps=8, stages=2)
     if is_single:
         return Blocks(chunk=16, segment=256, warps=4, stages=1)
+    if is_half and not is_wide:
+        return Blocks(chunk=16, segment=256, warps=4, stages=1)  # two stages spill 72 bytes on 8.6
     return Blocks(chunk=16 if is_half else 32, segment=256, warps=8 if is_wide else 4, stages=2)
 
 
