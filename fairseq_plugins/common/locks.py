@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _PAUSE = 0.05  # seconds
+# Seconds before each attempt. A command that another thread starts has copies of all descriptors
+# until it runs, and so keeps a lock for a moment after it is closed here.
+_ATTEMPTS = (0.0, 0.05, 0.1)
 
 
 class Busy(Exception):
@@ -35,12 +38,10 @@ def exclusive_lock(
 
     Raises OSError if the file system has no locks.
     """
-    from filelock import lock_descriptor  # slow to import; --help stays fast
-
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
         try:
-            is_free = lock_descriptor(lock.fileno(), blocking=False)
+            is_free = _try(lock.fileno())
         except OSError as error:
             raise OSError(
                 f"{path} cannot be locked ({error.strerror}); a Lustre file system has to be "
@@ -52,9 +53,20 @@ def exclusive_lock(
             if wait is None:
                 raise Busy(busy)
             wait(f"{busy}; waiting for it")
-            while not lock_descriptor(lock.fileno(), blocking=False):
+            while not _try(lock.fileno()):
                 pause(_PAUSE)
         lock.truncate(0)
         lock.write(f"{os.getpid()} on {socket.gethostname()}")
         lock.flush()
         yield lock.fileno()
+
+
+def _try(descriptor: int) -> bool:
+    """Lock a file, in a few attempts; return whether it is locked."""
+    from filelock import lock_descriptor  # slow to import; --help stays fast
+
+    for seconds in _ATTEMPTS:
+        time.sleep(seconds)
+        if lock_descriptor(descriptor, blocking=False):
+            return True
+    return False

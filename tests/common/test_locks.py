@@ -96,3 +96,12 @@ def test_a_file_system_without_locks_is_named(path, monkeypatch):
         exclusive_lock(path, "this"),
     ):
         raise AssertionError
+
+
+def test_a_lock_that_is_closed_is_free_once_a_copy_of_it_is_closed(path):
+    """A command that another thread starts has one until it runs."""
+    with exclusive_lock(path, "this") as lock:
+        copy = os.dup(lock)
+    threading.Timer(0.03, os.close, [copy]).start()
+    with exclusive_lock(path, "this"):
+        pass
