@@ -33,7 +33,9 @@ def get_parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--batch-size", type=int, default=BATCH_SIZE, metavar="N")
     command.add_argument("--seed", type=parse_seed, default=1, help="seed of random encodings")
-    command.add_argument("--cpu", action="store_true", help="use the CPU even where there is a GPU")
+    command.add_argument(
+        "--cpu", action="store_true", help="run on the CPU, even where there is a GPU"
+    )
     return parser
 
 

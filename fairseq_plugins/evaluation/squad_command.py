@@ -44,7 +44,9 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
         "always gives a span",
     )
     parser.add_argument("--batch-size", type=int, default=16, metavar="N")
-    parser.add_argument("--cpu", action="store_true", help="use the CPU even where there is a GPU")
+    parser.add_argument(
+        "--cpu", action="store_true", help="run on the CPU, even where there is a GPU"
+    )
 
 
 def _predict(args: argparse.Namespace) -> None:

@@ -68,7 +68,7 @@ def get_parser() -> argparse.ArgumentParser:
         help=f"above 0 favours longer output (default: {defaults.length_penalty})",
     )
     add_number(parser, "--max-tokens", defaults.max_tokens, "source tokens per batch")
-    add("--cpu", action="store_true", help="no GPU, even where there is one")
+    add("--cpu", action="store_true", help="run on the CPU, even where there is a GPU")
     return parser
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from omegaconf import OmegaConf
+from yaml import YAMLError
 
 from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.papers.tables import Table
@@ -20,13 +21,19 @@ def has_file(configs: Path, row: str) -> bool:
 
 @functools.cache  # for as long as compositions are
 def encoding_of(configs: Path, row: str) -> str | None:
-    """Return the encoding of a row that differs from Base in it alone; None for other rows."""
+    """Return the encoding of a row that differs from Base in it alone; None for other rows.
+
+    Raises ValueError: its file is no YAML.
+    """
     if not has_file(configs, row):
         return row
     path = configs / "model" / f"{row}.yaml"
     if any(other != path for other in configs.rglob(f"{row}.yaml")):
         return None  # the row's name also selects from another group
-    content = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    try:
+        content = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    except YAMLError as error:
+        raise ValueError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict) or "@package" in path.read_text():
         return None
     return str(content["position_encoding"]) if [*content] == ["position_encoding"] else None

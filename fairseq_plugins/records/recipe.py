@@ -20,6 +20,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 import fairseq_plugins.registration  # noqa: F401  (schemas of the recipes)
 from fairseq_plugins.modules.options import unused_linear_options
@@ -182,7 +183,12 @@ def _compose(configs: Path, recipe: str, overrides: tuple[str, ...]) -> DictConf
 
 @functools.cache
 def _compose_once(configs: Path, recipe: str, overrides: tuple[str, ...]) -> _Composition:
-    return _Composition.of(_compose(configs, recipe, overrides))
+    try:
+        return _Composition.of(_compose(configs, recipe, overrides))
+    except (YAMLError, OmegaConfBaseException) as error:  # these do not name the recipe
+        chosen = [word for word in overrides if "." not in word.partition("=")[0]]
+        what, reason = " ".join([recipe, *chosen]), " ".join(str(error).split())
+        raise HydraException(f"{what} does not compose: {reason}") from error
 
 
 def _plain(value: Any, *, resolve: bool = True) -> Any:

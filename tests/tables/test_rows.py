@@ -130,6 +130,21 @@ def test_files_that_say_more_are_composed(name, text, section, option, value, tm
     assert planned["model"]["dropout"] == (0.4 if "dropout" in option else 0.1)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("position_encoding: [rope", "model/own.yaml is no YAML: while parsing .* line 1"),
+        ("dropout: 0.1", "wikitext103_lm model=own .* does not compose: .*position_encoding"),
+    ],
+)
+def test_a_file_that_does_not_compose_is_named(text, message, tmp_path):
+    configs = tmp_path / "configs"
+    shutil.copytree(CONFIGS, configs)
+    (configs / "model" / "own.yaml").write_text(text)
+    with pytest.raises(recipe.COMPOSITION_ERRORS, match=message):
+        plan_run(configs, Run("table2", "toy", "own", "vanilla", 1), Devices(0))
+
+
 def test_planning_a_table_composes_few_configurations(tmp_path, monkeypatch):
     """Each takes a fifth of a second."""
     configs = tmp_path / "configs"
