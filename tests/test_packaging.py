@@ -27,6 +27,7 @@ DISTRIBUTIONS = {
     "markdown-it": "markdown-it-py",
     "pil": "pillow",
     "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
 }
 LEFT_OUT = {"torchaudio", "mock", "huggingface-hub"}  # requirements.txt says why
 

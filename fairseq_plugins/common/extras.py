@@ -15,7 +15,7 @@ EXTRAS = {
         (
             *("fairseq", "fairseq_cli", "hydra", "omegaconf", "filelock", "numpy", "pydantic"),
             *("pydantic_core", "rich", "sacrebleu", "sacremoses", "safetensors", "sklearn"),
-            *("scipy", "statsmodels", "subword_nmt", "torchdiffeq"),
+            *("scipy", "statsmodels", "subword_nmt", "torchdiffeq", "yaml"),
         ),
     ),
     "report": ("the site of all results, beside train", ("jinja2", "markdown_it", "markupsafe")),
