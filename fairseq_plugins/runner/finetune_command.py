@@ -28,7 +28,7 @@ from fairseq_plugins.records.recipe import COMPOSITION_ERRORS, in_a_line
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.pairwise_runs import compare
 from fairseq_plugins.runner.checkpoints import exclusive
-from fairseq_plugins.runner.finetuning import Data, FineTuning, Settings
+from fairseq_plugins.runner.finetuning import OWN_ENCODING, Data, FineTuning, Settings
 from fairseq_plugins.runner.launcher import get_launchers
 from fairseq_plugins.runner.progress import DONE, Progress
 from fairseq_plugins.runner.table_run import warn_of_changes
@@ -103,6 +103,9 @@ def _check_start_and_encodings(args: argparse.Namespace) -> None:
     """Check the encodings and the start, and set the path of the start's checkpoint."""
     for name in args.encoding:
         check_row(runnable_rows(configs_folder(ROOT)), name, "--encoding must be")
+    if {*OWN_ENCODING} <= {*args.encoding}:
+        names = " and ".join(OWN_ENCODING)
+        raise OptionError(f"--encoding must have one of {names}, the same model, but has both")
     start = args.start or ROOT / root_folder("checkpoints") / "start"
     args.start = start / "model.pt" if start.is_dir() else start
     if not args.start.is_file():

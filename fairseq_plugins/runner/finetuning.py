@@ -28,6 +28,7 @@ from fairseq_plugins.runner.progress import EVALUATING, Progress
 
 HEAD = "own"  # name of the classification head
 RECORD = "finetune.json"  # in a model's folder: settings, scores and the commit of the measurement
+OWN_ENCODING = (BASE, "learned")  # names of a start's learned positions
 _MEASURED = ("metrics", "commit")  # keys of the record that are not settings
 _SAMPLE = 256  # tokens of a sample to adapt on
 _WARMUP = 0.06  # of the updates, as in the recipes of GLUE
@@ -74,7 +75,7 @@ class Settings:
     @property
     def changes_start(self) -> bool:
         """Return whether the model differs from the start, whose positions are learned."""
-        return self.encoding not in (BASE, "learned") or self.attention != "vanilla"
+        return self.encoding not in OWN_ENCODING or self.attention != "vanilla"
 
 
 @dataclass(frozen=True)

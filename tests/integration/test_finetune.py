@@ -62,6 +62,7 @@ def test_own_examples_fine_tune_a_start_with_and_without_exchange(root, capsys, 
 def test_what_cannot_be_is_refused_before_any_work(root, capsys):
     for words, message in (
         (["own.tsv", "--encoding", "roope"], "Did you mean 'rope'"),
+        (["own.tsv", "--encoding", "rope,base,learned"], "one of base and learned, the same"),
         (["own.tsv", "--start", "nowhere"], "--start must be a folder or checkpoint"),
         (["no.tsv"], "DATA must be an existing file, but is no.tsv"),
     ):
