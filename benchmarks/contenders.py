@@ -97,6 +97,11 @@ def explicit_softmax(
     return logits.softmax(-1) @ v
 
 
+def find_compiler() -> str | None:
+    """Return the path of the C++ compiler, c++ or the one that CXX names; None without one."""
+    return shutil.which(os.environ.get("CXX") or "c++")
+
+
 @functools.cache
 def compile_recurrent(*flags: str) -> Attend:
     """Compile the token-recurrent C++ kernel with compiler flags, once in a process.
@@ -106,7 +111,7 @@ def compile_recurrent(*flags: str) -> Attend:
     Raises:
         RuntimeError: there is no compiler, or it fails.
     """
-    compiler = shutil.which(os.environ.get("CXX") or "c++")
+    compiler = find_compiler()
     if compiler is None:
         raise RuntimeError("no C++ compiler (c++, or the one that CXX names)")
     # Not cached: a build with -march=native need not run on another machine.

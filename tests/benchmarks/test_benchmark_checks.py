@@ -1,6 +1,5 @@
 """What is wrong is refused by name before anything is timed."""
 
-import shutil
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from benchmarks.contenders import (
     Contender,
     compile_recurrent,
     draw,
+    find_compiler,
     forward_backward,
 )
 from benchmarks.context import Context
@@ -124,14 +124,13 @@ def test_contenders_are_right_in_half_precision(name):
     check_contender(name, attend, 2, 64, HALF)
 
 
-COMPILED = ["recurrent", "recurrent_native"]
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
+COMPILED = [pytest.param(n, marks=needs_compiler) for n in ("recurrent", "recurrent_native")]
 
 
 @pytest.mark.parametrize("name", [*(n for n, c in CONTENDERS.items() if not c.peer), *COMPILED])
 def test_contenders_are_right(name):
     """The C++ kernels too, whose width is no multiple of their lanes here."""
-    if name in COMPILED and shutil.which("c++") is None:
-        pytest.skip("no C++ compiler")
     attend = CONTENDERS[name].build()
     check_contender(name, attend, 2, 20, CPU)
 
@@ -199,6 +198,7 @@ def test_a_peer_gets_tensors_as_they_lie_in_its_layout():
     assert seen == [True] * 3
 
 
+@needs_compiler
 def test_a_fast_kernel_leaves_small_numbers_to_the_rest_of_the_process():
     """-ffast-math at the linker would have a loaded library flush them to zero everywhere."""
     compile_recurrent("-O3", "-march=native", "-ffast-math")
