@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_plugins.kernels.backend import needs_plain_operations
+from fairseq_plugins.kernels.backend import apply_function
 
 
 def elu_plus_one(x: Tensor) -> Tensor:
@@ -14,12 +14,7 @@ def elu_plus_one(x: Tensor) -> Tensor:
 
     ``elu(x) + 1`` is exactly 0 at -8 in bfloat16; exp stays positive.
     """
-    function: Any = _EluPlusOne
-    if not needs_plain_operations():
-        # Function.apply inspects a signature at each call, for torch.func, which takes longer than
-        # the launches; the apply of its base class does not.
-        function = super(torch.autograd.Function, function)
-    mapped: Tensor = function.apply(x)
+    mapped: Tensor = apply_function(_EluPlusOne, x)
     return mapped
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fairseq_plugins.encodings.base import at_least_float32, relative_positions, widened
 from fairseq_plugins.encodings.position_bounds import is_recorded, known_end
+from fairseq_plugins.kernels.backend import apply_function
 
 _QUERIES = 128  # of a block
 
@@ -76,7 +77,7 @@ def gather_columns(columns: Tensor, index: Tensor) -> Tensor:
     index = index.unsqueeze(1).expand(*columns.shape[:3], index.size(-1))
     if columns.dtype == at_least_float32(columns):
         return columns.gather(-1, index)
-    gathered: Tensor = _Gather.apply(columns, index)
+    gathered: Tensor = apply_function(_Gather, columns, index)
     return gathered
 
 

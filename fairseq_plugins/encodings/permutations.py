@@ -9,6 +9,7 @@ from torch import Tensor
 from fairseq_plugins.encodings.frequencies import Device
 from fairseq_plugins.encodings.position_bounds import bounds_of, is_recorded
 from fairseq_plugins.encodings.tables import Constant, power_of_two, without_modes
+from fairseq_plugins.kernels.backend import apply_function
 
 _MIN_ROWS = 64
 
@@ -101,7 +102,7 @@ class PermutationPowers:
         index, inverse = self._indices(permutation, positions)
         # Tokens before heads, the memory layout of projections, halves the time of a gather.
         halves = x.transpose(1, 2).split(index.size(-1), dim=-1)
-        permuted = [_PermuteFeatures.apply(half, index, inverse) for half in halves]
+        permuted = [apply_function(_PermuteFeatures, half, index, inverse) for half in halves]
         whole = permuted[0] if len(permuted) == 1 else torch.cat(permuted, dim=-1)
         return whole.transpose(1, 2)
 

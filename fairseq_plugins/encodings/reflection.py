@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairseq_plugins.kernels.backend import apply_function
+
 
 def reflect(x: Tensor, unit: Tensor) -> Tensor:
     """Reflect x: x - 2 u (u.x), with a gradient to ``unit`` only if it requires one (LRPE, Eq. 74).
@@ -15,7 +17,7 @@ def reflect(x: Tensor, unit: Tensor) -> Tensor:
     """
     if unit.requires_grad:
         return _reflect(x, unit)
-    reflected: Tensor = _Reflect.apply(x, unit)
+    reflected: Tensor = apply_function(_Reflect, x, unit)
     return reflected
 
 

@@ -3,7 +3,7 @@
 import os
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -29,6 +29,17 @@ def needs_plain_operations() -> bool:
     trace it.
     """
     return torch.compiler.is_compiling() or is_transformed()
+
+
+def apply_function(function: Any, *inputs: Any) -> Any:
+    """Apply an autograd function.
+
+    ``Function.apply`` inspects a signature at each call, for torch.func, which takes longer than
+    the launches; the apply of its base class does not.
+    """
+    if not needs_plain_operations():
+        function = super(torch.autograd.Function, function)
+    return function.apply(*inputs)
 
 
 def takes_all_chunks(device: torch.device) -> bool:
