@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _PAUSE = 0.05  # seconds
-# Seconds before each attempt. A command that another thread starts has copies of all descriptors
-# until it runs, and so keeps a lock for a moment after it is closed here.
-_ATTEMPTS = (0.0, 0.05, 0.1)
+# Seconds before each of the first attempts. A command that another thread starts has copies of all
+# descriptors until it runs, and so keeps a lock for a moment after it is closed here.
+_DELAYS = (0.0, 0.05, 0.1)
 
 
 class Busy(Exception):
@@ -41,7 +41,7 @@ def exclusive_lock(
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
         try:
-            is_free = _try(lock.fileno())
+            is_free = any(_try(lock.fileno(), delay) for delay in _DELAYS)
         except OSError as error:
             raise OSError(
                 f"{path} cannot be locked ({error.strerror}); a Lustre file system has to be "
@@ -61,12 +61,9 @@ def exclusive_lock(
         yield lock.fileno()
 
 
-def _try(descriptor: int) -> bool:
-    """Lock a file, in a few attempts; return whether it is locked."""
+def _try(descriptor: int, delay: float = 0.0) -> bool:
+    """Lock a file if it is free, after some seconds; return whether it is locked."""
     from filelock import lock_descriptor  # slow to import; --help stays fast
 
-    for seconds in _ATTEMPTS:
-        time.sleep(seconds)
-        if lock_descriptor(descriptor, blocking=False):
-            return True
-    return False
+    time.sleep(delay)
+    return bool(lock_descriptor(descriptor, blocking=False))

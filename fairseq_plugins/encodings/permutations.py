@@ -166,4 +166,4 @@ class _PermuteFeatures(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         index, inverse = ctx.saved_tensors
-        return _PermuteFeatures.apply(grad, inverse, index), None, None
+        return apply_function(_PermuteFeatures, grad, inverse, index), None, None

@@ -41,4 +41,4 @@ class _Reflect(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _Reflect.apply(grad, ctx.saved_tensors[0]), None
+        return apply_function(_Reflect, grad, ctx.saved_tensors[0]), None

@@ -21,6 +21,7 @@ from fairseq_plugins.encodings.noise import Draw, group_by_position
 from fairseq_plugins.encodings.position_bounds import is_recorded
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.wave_products import wave_products
+from fairseq_plugins.kernels.backend import apply_function
 
 PAPER = "SPE (Liutkus et al. 2021)"
 
@@ -222,7 +223,7 @@ class SineSPE(StochasticEncoding):
         """Return [cos; sin] at positions (U,): (H, U, 2K, D), with D last as in x."""
         per_step = torch.sigmoid(self.frequencies.mT.double()) / 2
         phases = self.phases.mT.to(like.dtype) if of_queries else None
-        waves: Tensor = _Waves.apply(per_step, phases, positions, like.dtype)
+        waves: Tensor = apply_function(_Waves, per_step, phases, positions, like.dtype)
         return waves
 
     def _mixing(self, like: Tensor) -> Tensor:

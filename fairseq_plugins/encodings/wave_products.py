@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from fairseq_plugins.kernels.backend import apply_function, needs_plain_operations
+from fairseq_plugins.kernels.backend import needs_plain_operations
 
 _TOKENS = 32  # per block, whose products fit in the cache
 
@@ -27,7 +27,7 @@ def wave_products(x: Tensor, waves: Tensor, mixing: Tensor) -> Tensor:
     plain = x.device.type != "cpu" or torch.is_autocast_enabled("cpu")
     if plain or needs_plain_operations():
         return (x.unsqueeze(-2) * waves).flatten(-2) @ mixing
-    result: Tensor = apply_function(_WaveProducts, x, waves, mixing)
+    result: Tensor = _WaveProducts.apply(x, waves, mixing)
     return result
 
 

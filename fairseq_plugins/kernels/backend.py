@@ -32,7 +32,7 @@ def needs_plain_operations() -> bool:
 
 
 def apply_function(function: Any, *inputs: Any) -> Any:
-    """Apply an autograd function.
+    """Apply an autograd function that has a ``setup_context``.
 
     ``Function.apply`` inspects a signature at each call, for torch.func, which takes longer than
     the launches; the apply of its base class does not.
