@@ -202,7 +202,7 @@ def _flash_linear_attention() -> Attend:
 CONTENDERS: dict[str, Contender] = {
     "linear": Contender("causal linear attention, positive denominators", lambda: linear),
     "linear_encoded": Contender(
-        "causal linear attention, features rotated by RoPE, clamped denominators",
+        "causal linear attention, features rotated by RoPE, denominators with a floor",
         lambda: functools.partial(linear, min_cosine=MIN_COSINE),
         functools.partial(_naive, min_cosine=MIN_COSINE),
         features="encoded",
