@@ -120,13 +120,14 @@ def test_the_readme_counts_claims_as_their_page_does() -> None:
     claims = json.loads((ROOT / "results" / "claims.json").read_text(encoding="utf-8"))
     found = Counter(one["verdicts"][one["best_scale"]]["verdict"] for one in claims)
     said = re.search(
-        r"Of (\d+)\s+claims in the papers (\d+) are confirmed, (\d+) contradicted, (\d+) undecided"
-        r" and (\d+) not tested",
+        r"Of (\d+)\s+claims in the papers (\d+) are confirmed \((\d+) mathematical\), (\d+)"
+        r" contradicted, (\d+) undecided and (\d+) not tested",
         README,
     )
     assert said
     judged = [found[word] for word in ("confirmed", "contradicted", "undecided")]
-    numbers = [len(claims), *judged, len(claims) - sum(judged)]
+    computed = sum(one["best_scale"] == "computed" for one in claims)
+    numbers = [len(claims), judged[0], computed, *judged[1:], len(claims) - sum(judged)]
     assert [int(number) for number in said.groups()] == numbers
 
 

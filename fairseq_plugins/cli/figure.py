@@ -319,7 +319,7 @@ def _of_results(scale: str) -> tuple[str, str, Any]:
 
     found = read_numbers(ROOT, TABLES, scale).get(scale)
     cells = {} if found is None else found.cells
-    made = draw_by_offset(measure_by_offset(read_weights(ROOT, scale), cells), cells)
+    made = draw_by_offset(measure_by_offset(read_weights(ROOT, scale), cells), cells, scale)
     paper = (
         "monotonicity within 20 to 55 offsets correlates most with span prediction, by more than "
         "0.9, and with some tasks of classification the other way round; direction balance "

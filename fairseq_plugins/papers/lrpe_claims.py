@@ -138,6 +138,13 @@ LRPE_UNJUDGED = (
     ),
     Unjudged(
         PAPER,
+        "Section 4.2, Figure 2",
+        "masked language model: type 2 has a smaller validation perplexity in all evaluation steps",
+        "its final perplexity and the updates to Base's lowest loss are judged; the page of "
+        "Figure 2 has the curves",
+    ),
+    Unjudged(
+        PAPER,
         "Section 4.2",
         "most variants are comparable to the competing methods on Table 4's validation set",
         "no number says what is comparable; type 2 against Base is judged",

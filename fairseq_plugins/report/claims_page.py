@@ -151,8 +151,9 @@ _SITE = (
 LEGEND = (
     "**confirmed**: the whole interval is on the paper's side; **contradicted**: the whole "
     "interval is on the other side.",
-    "**undecided**: the interval includes the threshold, or there is none, as with one seed; *N "
-    "seeds would decide* if effect and spread stay as measured.",
+    "**undecided**: the interval includes the threshold, or a correction for several pairs makes a "
+    "tie, or there is no interval, as with one seed; *N seeds would decide* if effect and spread "
+    "stay as measured.",
     "*smaller than the paper's*: undecided, but the interval excludes the effect that the paper "
     "prints.",
     "**cannot be tested**: no row of that scale beats its trivial baseline, or the scale does not "
@@ -164,7 +165,7 @@ LEGEND = (
 _METHOD = (
     "Intervals are over the seeds that all rows of a claim share; with fewer than three, from the "
     "spread of seeds in the rows of the table; of correlations over the rows, of speed over the "
-    "types.",
+    "types. At `published` the page of Table 5 says how much nearness to the start correlates.",
     "Where a row is said to be better or worse than every other one, each pair is over its own "
     "seeds, and the least favourable is shown; one contradicts after Holm's correction over all. "
     "Of most rows, the pair is shown that makes them more than half.",
@@ -173,14 +174,15 @@ _METHOD = (
     "Claims of mathematics are decided by a computation (`fairseq_plugins/analysis/theory.py`).",
     f"No number of seeds is given above {MOST_SEEDS}, or where the interval is not over seeds.",
     "Where the place is a table alone, its numbers say it and no sentence of the paper does.",
-    "Each claim is judged by itself, without a table's correction for all its pairs; where that "
-    "page has a tie, the claim says so. An interval leaves 2.5 % on either side: of forty claims "
-    "of no effect at all, one is expected to be confirmed.",
+    "Each claim is judged by itself, without a table's correction for all its pairs. Where a claim "
+    "compares two rows in the column that ranks the table, or is a correlation, it says so if that "
+    "page has a tie. An interval leaves 2.5 % on either side: of forty claims of no effect at all, "
+    "one is expected to be confirmed.",
 )
 
 
 _BEST = "each where it is measured best"
-_BOTH, _UNSURE = "undecided: interval on both sides", "undecided: without interval"
+_BOTH, _UNSURE = "undecided: with an interval", "undecided: without interval"
 _SMALLER = "of these smaller than the paper's"
 _UNDECIDED = (UNDECIDED, _BOTH, _SMALLER, _UNSURE)
 _COUNTED = (CONFIRMED, CONTRADICTED, *_UNDECIDED, NOT_RUN, UNTESTED)
@@ -263,8 +265,13 @@ def interval_text(estimate: Estimate, verdict: Verdict) -> str:
 
 
 def tie_text(verdict: Verdict) -> str:
-    """Say that a decided claim is a tie on the table's page; "" otherwise."""
+    """Say that a correction for multiple testing makes a tie; "" otherwise."""
+    effect = verdict.estimate
+    if verdict.word == UNDECIDED and effect is not None and effect.is_tie_by_correction:
+        p = probability(effect.adjusted)
+        return f"a tie, corrected for all pairs of the claim (p = {p})"
     if not verdict.is_corrected_tie or verdict.corrected is None:
         return ""
     p = probability(verdict.corrected.adjusted)
-    return f"a tie on the table's page, corrected for all its pairs (p = {p})"
+    what = "correlations" if verdict.unit == "r" else "pairs"
+    return f"a tie on the table's page, corrected for all its {what} (p = {p})"

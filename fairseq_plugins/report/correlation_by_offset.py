@@ -43,8 +43,8 @@ _SPAN_TASKS, _OPPOSITE = ("v1_exact", "v2_exact"), "SST-2"
 WEIGHTS_NOTE = (
     "The weights are those of seed 1 in the runs' folders, which are not part of the results: a "
     "model trained again, as on another machine, differs from the one whose indicators are in "
-    "Table 2, from which Table 5 takes those of seed 1. The performances are the same: means over "
-    "the seeds of Tables 3 and 4, which fine-tune the models of seed 1. Differences between the "
+    "Table 2, from which Table 5 takes those of seed 1 (at `published` their mean over seeds). The "
+    "performances are the same: means over the seeds of Tables 3 and 4. Differences between the "
     "two come from the weights:"
 )
 MEASURES: dict[str, Callable[[Tensor, int], float]] = {
@@ -119,7 +119,9 @@ def measure_by_offset(weights: Mapping[str, Tensor], cells: Mapping[str, Cells])
     return numbers
 
 
-def draw_by_offset(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> RenderedFigure:
+def draw_by_offset(
+    numbers: Mapping[str, Any], cells: Mapping[str, Cells], scale: str
+) -> RenderedFigure:
     """Draw Figure 5, and compare it with the correlations of Tables 2 to 4."""
     reaches, panels, lines = numbers["reaches"], [], []
     for name in MEASURES:
@@ -143,12 +145,17 @@ def draw_by_offset(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> Re
     return RenderedFigure(
         draw_lines(panels, rule=0.0),
         numbers,
-        [summary, markdown_table(header, lines), WEIGHTS_NOTE, _beside_table_5(numbers, cells)],
+        [
+            summary,
+            markdown_table(header, lines),
+            WEIGHTS_NOTE,
+            _beside_table_5(numbers, cells, scale),
+        ],
         check_ranges(numbers),
     )
 
 
-def _beside_table_5(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> str:
+def _beside_table_5(numbers: Mapping[str, Any], cells: Mapping[str, Cells], scale: str) -> str:
     """Tabulate the figure's correlations beside those of results, at Table 5's ranges."""
     tasks = [
         task
@@ -161,7 +168,7 @@ def _beside_table_5(numbers: Mapping[str, Any], cells: Mapping[str, Cells]) -> s
         line = [_label("bert_table2", column)]
         for task in tasks:
             results = over_rows(
-                cells, ("bert_table2", column), task, "vanilla", numbers["rows"]
+                cells, ("bert_table2", column), task, "vanilla", numbers["rows"], scale
             ).estimate
             both = (
                 numbers[f"{name}, {task[1]}"][index],

@@ -18,6 +18,8 @@ from fairseq_plugins.common.pages import (
 )
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.common.tables import DASH, markdown_table
+from fairseq_plugins.papers import PUBLISHED
+from fairseq_plugins.papers.bert import START_COSINE
 from fairseq_plugins.papers.bert_correlations import (
     PERFORMANCES,
     PRINTED,
@@ -30,7 +32,7 @@ from fairseq_plugins.papers.tables import MARK, Column
 from fairseq_plugins.report.differences import interval
 from fairseq_plugins.report.lines import Number
 from fairseq_plugins.statistics.claims import all_printed
-from fairseq_plugins.statistics.comparisons import Cells, rows_of
+from fairseq_plugins.statistics.comparisons import rows_of
 from fairseq_plugins.statistics.correlations import (
     ATTENTION,
     LEAST_ROWS,
@@ -38,10 +40,10 @@ from fairseq_plugins.statistics.correlations import (
     Correlated,
     MetricPair,
     correlate,
+    of_fine_tuned,
     over_rows,
-    seed_of_the_start,
 )
-from fairseq_plugins.statistics.verdicts import Numbers
+from fairseq_plugins.statistics.numbers import Numbers
 
 PAGE = "bert_table5"
 DIGITS = 2
@@ -53,7 +55,7 @@ Grid = Sequence[tuple[str, Column, Sequence[Number]]]  # by performance: table, 
 @functools.cache
 def of_the_paper() -> dict[MetricPair, Correlated]:
     """Return the correlations of the paper's own Tables 2 to 4."""
-    return correlate(all_printed())
+    return correlate(all_printed(), scale="")
 
 
 def grid(found: Mapping[MetricPair, Correlated]) -> Grid:
@@ -90,10 +92,10 @@ class Correlations:
     numbers: Numbers
     source: ClassVar[str] = SOURCE
 
-    @functools.cached_property
-    def ours(self) -> dict[MetricPair, Correlated]:
+    @property
+    def ours(self) -> Mapping[MetricPair, Correlated]:
         """The correlations of the results."""
-        return correlate(self.numbers.cells)
+        return self.numbers.correlations
 
     @property
     def page(self) -> str:
@@ -169,8 +171,8 @@ class Correlations:
             f"{_largest_difference(theirs):.2f}."
         )
         about = (
-            "95 %, by Fisher's transformation, over the rows as examples of their kind: what seeds "
-            "do to a row is in it only as noise between rows."
+            "95 %, by Fisher's transformation, over the rows as if they were independent, though "
+            "some share an embedding: what seeds do to a row is in it only as noise between rows."
         )
         sections = [Section("Intervals of ours", [about, table(ours, lambda n: n.sure or DASH)])]
         sections += [figure_section(SOURCE, scale)] if is_installed("matplotlib") else []
@@ -196,7 +198,10 @@ class Correlations:
         notes = [
             f"Over {counts} of the paper's {len(ROWS)} embeddings, those of which results are "
             f"there. As in the paper, `{WITHOUT}` is left out: its numbers are so far away that it "
-            "would make any correlation large."
+            "would make any correlation large.",
+            "Properties are means over seeds, whose models were fine-tuned."
+            if self.scale == PUBLISHED
+            else "Properties are those of seed 1, whose models were fine-tuned.",
         ]
         if missing:
             notes.append(f"Without results: {', '.join(f'`{row}`' for row in missing)}.")
@@ -218,8 +223,7 @@ class Correlations:
                 f"Of the {len(kept)} correlations that the paper prints and that are there, "
                 f"{sum(kept)} have its sign; by itself that says little where an interval holds 0."
             )
-        if balance := _as_distance(self.numbers.cells):
-            notes.append(balance)
+        notes += filter(None, (_as_distance(self.numbers), _nearness(self.numbers)))
         if lost := self.lost:
             notes.append(
                 "A task on which no row beats what needs no model says nothing of the rows, and so "
@@ -228,37 +232,66 @@ class Correlations:
         return notes
 
 
-def _as_distance(cells: Mapping[str, Cells]) -> str:
+def _as_distance(numbers: Numbers) -> str:
     """Describe correlations with the distance of direction balance from 1; "" if none is below."""
-    own = rows_of(cells.get("bert_table2", {}), ATTENTION, RATIO)
-    ratios = [one for row in ROWS if (one := seed_of_the_start(own.get(row, {}))) is not None]
+    own = rows_of(numbers.cells.get("bert_table2", {}), ATTENTION, RATIO)
+    ratios = [
+        one for row in ROWS if (one := of_fine_tuned(own.get(row, {}), numbers.scale)) is not None
+    ]
     below = sum(ratio < 1 for ratio in ratios)
     if not below:
         return ""
-    found = {
-        column.label: over_rows(
-            cells, ("bert_table2", RATIO), (table, column.metric), ATTENTION, ROWS, _from_one
-        ).estimate
-        for table, column in PERFORMANCES
-        if column.metric in PRINTED[RATIO]
-    }
-    correlations = [
-        f"{label} {one.effect:+.{DIGITS}f} ({interval(one, DIGITS)})"
-        for label, one in found.items()
-        if one is not None
-    ]
+    correlations = _with_performances(
+        numbers, lambda table: ("bert_table2", RATIO), lambda ratio: abs(ratio - 1)
+    )
     if not correlations:
         return ""
     return (
         "Direction balance is met at 1, and the paper speaks of violating it, but its numbers are "
         "of the ratio: nearly all of its rows are above 1, where a larger ratio is a larger "
         f"violation. Here {below} of {len(ratios)} rows are below 1. Of the distance from 1 in "
-        f"place of the ratio, without Holm's correction: {', '.join(correlations)}."
+        f"place of the ratio, without Holm's correction: {correlations}."
     )
 
 
-def _from_one(ratio: float) -> float:
-    return abs(ratio - 1)
+def _nearness(numbers: Numbers) -> str:
+    """Describe correlations with the nearness to the published model; "" if there is none."""
+    nearness = _with_performances(numbers, lambda table: (table, START_COSINE.metric), float)
+    if not nearness:
+        return ""
+    return (
+        "How near a row has come back to the published model before fine-tuning (the cosine on the "
+        f"pages of Tables 3 and 4) correlates too, without Holm's correction: {nearness}. A row "
+        "that came back nearer has more of that model's properties, so a correlation here may be "
+        "of nearness and not of the property."
+    )
+
+
+def _with_performances(
+    numbers: Numbers, of: Callable[[str], MetricPair], change: Callable[[float], float]
+) -> str:
+    """List correlations with the performances that the paper has of direction balance.
+
+    of: returns table and metric for the table of a performance. change: of its values.
+    """
+    found = {
+        column.label: over_rows(
+            numbers.cells,
+            of(table),
+            (table, column.metric),
+            ATTENTION,
+            ROWS,
+            numbers.scale,
+            change,
+        ).estimate
+        for table, column in PERFORMANCES
+        if column.metric in PRINTED[RATIO]
+    }
+    return ", ".join(
+        f"{label} {one.effect:+.{DIGITS}f} ({interval(one, DIGITS)})"
+        for label, one in found.items()
+        if one is not None
+    )
 
 
 def _largest_difference(theirs: Grid) -> float:

@@ -140,16 +140,19 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
         over = "over the rows"
     if isinstance(claim.evidence, Speed):
         over = "over the types"
+    tie = tie_text(verdict)
     where = {
         CONFIRMED: "all of it lies where the paper says",
         CONTRADICTED: "none of it lies where the paper says",
-        UNDECIDED: "it lies on both sides, so chance may have made the effect",
+        UNDECIDED: f"it is {tie}"
+        if tie
+        else "it lies on both sides, so chance may have made the effect",
     }[verdict.word]
     if verdict.enough:
         where += f"; {verdict.enough} seeds would decide if effect and spread are what they seem"
     if smaller_than_printed(claim, verdict):
         where += "; one as large as the paper's is ruled out at this scale"
-    if tie := tie_text(verdict):
+    if tie and verdict.word != UNDECIDED:
         where += f"; it is {tie}"
     if verdict.missing:
         where += f"; without {verdict.missing}"

@@ -9,11 +9,11 @@ from fairseq_plugins.papers.bert_correlations import PRINTED
 from fairseq_plugins.papers.claims import Claim, Computed, Correlation, Speed
 from fairseq_plugins.statistics.comparisons import Cells, printed_cells
 from fairseq_plugins.statistics.inference import sample_mean
+from fairseq_plugins.statistics.numbers import Numbers
 from fairseq_plugins.statistics.verdicts import (
     NOT_RUN,
     UNDECIDED,
     UNTESTED,
-    Numbers,
     Verdict,
     begins_at,
     judge,

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PROPERTIES, ROWS
 from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
 from fairseq_plugins.statistics.inference import Estimate, Seeds, correlation, together
 
 LEAST_ROWS = 4  # with fewer, Fisher's transformation has no interval
-STARTED_FROM = 1  # Tables 3 and 4 fine-tune the models of this seed, whatever their own
 ATTENTION = "vanilla"
 RATIO = "direction_balance"  # the property that is met at 1; the others are at 0
 # The metrics of a property and of a performance; or a table and a metric of it.
@@ -34,11 +34,12 @@ def over_rows(
     with_: MetricPair,
     attention: str,
     rows: Sequence[str],
+    scale: str,
     violation: Callable[[float], float] = float,
 ) -> Correlated:
     """Correlate a property with a performance over rows.
 
-    The property is that of the model that was fine-tuned, the performance a mean over seeds.
+    The property is that of the models that were fine-tuned, the performance a mean over seeds.
 
     Args:
         cells: of tables, by name.
@@ -46,13 +47,14 @@ def over_rows(
         with_: of the performance.
         attention: of the rows.
         rows: names; a row without both numbers is left out.
+        scale: of the cells; empty for a paper's own numbers.
         violation: maps the property to the number that is correlated.
     """
     first, second = (rows_of(cells.get(table, {}), attention, m) for table, m in (of, with_))
     own = {
         row: value
         for row, seeds in first.items()
-        if (value := seed_of_the_start(seeds)) is not None
+        if (value := of_fine_tuned(seeds, scale)) is not None
     }
     found = tuple(row for row in rows if row in own and row in second)
     if len(found) < LEAST_ROWS:
@@ -61,16 +63,22 @@ def over_rows(
     return Correlated(found, correlation([violation(own[row]) for row in found], performances))
 
 
-def seed_of_the_start(seeds: Seeds) -> float | None:
-    """Return the value of the seed that fine-tuning starts from; a paper's number has seed 0."""
-    return seeds.get(STARTED_FROM, seeds.get(0))
+def of_fine_tuned(seeds: Seeds, scale: str) -> float | None:
+    """Return the value of the models that Tables 3 and 4 fine-tune; None without one.
+
+    At `published` each of their seeds has a way back to the published model of its own: the mean
+    over seeds. Elsewhere all start from the model of seed 1. A paper's number has seed 0.
+    """
+    if scale == PUBLISHED:
+        return mean(seeds.values()) if seeds else None
+    return seeds.get(1, seeds.get(0))
 
 
-def correlate(cells: Mapping[str, Cells]) -> dict[MetricPair, Correlated]:
+def correlate(cells: Mapping[str, Cells], scale: str) -> dict[MetricPair, Correlated]:
     """Correlate every property with every performance, with Holm's correction over all."""
     found = {
         (own.metric, column.metric): over_rows(
-            cells, ("bert_table2", own.metric), (table, column.metric), ATTENTION, ROWS
+            cells, ("bert_table2", own.metric), (table, column.metric), ATTENTION, ROWS, scale
         )
         for own in PROPERTIES
         for table, column in PERFORMANCES

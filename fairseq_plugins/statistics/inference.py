@@ -59,6 +59,11 @@ class Estimate:
         p = self.p if self.adjusted is None else self.adjusted
         return p is not None and p < SIGNIFICANT
 
+    @property
+    def is_tie_by_correction(self) -> bool:
+        """Return whether the difference is significant, but not after the correction."""
+        return self.p is not None and self.p < SIGNIFICANT and not self.is_significant
+
     def moved(self, change: Callable[[float], float]) -> "Estimate":
         """Return the estimate in other units; `change` must be monotone."""
         low = None if self.low is None else change(self.low)
@@ -131,6 +136,8 @@ def enough_seeds(estimate: Estimate, value: float = 0.0) -> int | None:
     more than `MOST_SEEDS`.
     """
     if estimate.low is None or estimate.high is None or estimate.seeds < 2:
+        return None
+    if not estimate.low <= value <= estimate.high:
         return None
     margin, now = abs(estimate.effect - value), estimate.seeds
 

@@ -100,7 +100,7 @@ def _means(
 
 
 def with_derived(table: Table, results: Sequence[Result], cells: Cells) -> Cells:
-    """Return the cells of a table's results with its derived metrics.
+    """Return the cells of a table's results with its derived metrics, which no page tabulates.
 
     ``updates_to_reference`` is the number of updates after which the validation loss first is as
     low as the lowest of the reference row at the same seed, on straight lines between validations;
@@ -110,13 +110,13 @@ def with_derived(table: Table, results: Sequence[Result], cells: Cells) -> Cells
     if not wanted:
         return cells
     lowest = {
-        (one["attention"], one["seed"]): one["metrics"]["valid_loss"]
+        (one["attention"], one["seed"]): one["metrics"].get("valid_loss")
         for one in results
         if one["row"] == table.reference
     }
     found = []
     for one in results:
-        metrics: dict[str, float | None] = {}
+        metrics: dict[str, float | None] = {key: one["metrics"].get(key) for key in wanted}
         target = lowest.get((one["attention"], one["seed"]))
         if UPDATES_TO_REFERENCE.metric in wanted and target is not None:
             metrics[UPDATES_TO_REFERENCE.metric] = updates_to(one["metrics"]["curve"], target)

@@ -22,9 +22,10 @@ from fairseq_plugins.records.runs import LOCAL, Run, Study
 from fairseq_plugins.statistics.claims import without_needless
 from fairseq_plugins.statistics.comparisons import Cells
 from fairseq_plugins.statistics.judged import Floors, JudgedTable
+from fairseq_plugins.statistics.numbers import Numbers
 from fairseq_plugins.statistics.series import with_derived
 from fairseq_plugins.statistics.timings import Content, read_timings
-from fairseq_plugins.statistics.verdicts import Numbers, Verdict, judge_by_scale
+from fairseq_plugins.statistics.verdicts import Verdict, judge_by_scale
 
 OWN = Path("results", LOCAL)  # where --rerun writes
 RERUN = "local-"  # before the name of a scale whose runs a user has trained again

@@ -1,8 +1,8 @@
 """Verdicts on the papers' claims, from results or from the numbers that the paper prints."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import expm1, log
+from dataclasses import dataclass, replace
+from math import expm1, log, log1p
 
 from fairseq_plugins.papers import PUBLISHED, TABLES
 from fairseq_plugins.papers.claims import (
@@ -17,7 +17,7 @@ from fairseq_plugins.papers.claims import (
     Speed,
     Threshold,
 )
-from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
+from fairseq_plugins.statistics.comparisons import mean, rows_of
 from fairseq_plugins.statistics.correlations import LEAST_ROWS, over_rows
 from fairseq_plugins.statistics.inference import (
     Estimate,
@@ -29,34 +29,11 @@ from fairseq_plugins.statistics.inference import (
     sample_mean,
     together,
 )
-from fairseq_plugins.statistics.judged import Floors, JudgedTable
+from fairseq_plugins.statistics.numbers import Numbers
 
 CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN = "confirmed", "contradicted", "undecided", "not run"
 UNTESTED = "cannot be tested"  # at a scale that does not measure the metric
 COMPUTED = "computed"  # in place of a scale, of claims that no model decides
-
-
-@dataclass(frozen=True, eq=False)
-class Numbers:
-    """The numbers that claims are judged by.
-
-    Attributes:
-        cells: of tables by name; of timings by `TIMINGS`.
-        floors: the numbers of trivial baselines, by table.
-        scale: of the models; empty if they are of none.
-    """
-
-    cells: Mapping[str, Cells]
-    floors: Mapping[str, Floors]
-    scale: str = ""
-    _judged: dict[str, JudgedTable] = field(default_factory=dict, repr=False)
-
-    def table(self, name: str) -> JudgedTable:
-        """Return a table with all its differences."""
-        if name not in self._judged:
-            cells, floors = self.cells.get(name, {}), self.floors.get(name, {})
-            self._judged[name] = JudgedTable(TABLES[name], cells, floors)
-        return self._judged[name]
 
 
 @dataclass(frozen=True)
@@ -73,8 +50,8 @@ class Verdict:
         enough: for an undecided claim, the number of seeds that would decide if effect and spread
             stay as measured.
         found: what a computation found, for a claim that needs no model.
-        corrected: the same difference on the table's page, with Holm's correction over all pairs
-            that are read together there; None if that page does not have it.
+        corrected: the same difference or correlation on the table's page, with Holm's correction
+            over all that are read together there; None if that page does not have it.
     """
 
     word: str
@@ -213,15 +190,20 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
     is_other = bool(evidence.second_attention or evidence.second_metric)
     spread = pooled_spread([*sides[0].values(), *(sides[1].values() if is_other else ())])
     if evidence.of_every or evidence.of_most:
-        each = [difference(first, [row], spread) for row in second]
+        begins = begins_at(evidence)
+        moved = [{seed: value - begins for seed, value in row.items()} for row in first]
+        each = [difference(moved, [row], spread) for row in second]
         exceptions = (len(second) - 1) // 2 if evidence.of_most else 0
-        return _of_several(evidence, each, exceptions)
-    found = difference(first, second, spread)
+        verdict = _of_several(evidence, each, exceptions)
+        assert verdict.estimate is not None
+        return replace(verdict, estimate=verdict.estimate.moved(lambda x: x + begins))
+    found, begins = difference(first, second, spread), begins_at(evidence)
+    enough = enough_seeds(found, log1p(begins / 100) if evidence.relative else begins)
     if evidence.relative:
         found = found.moved(lambda x: 100 * expm1(x))
     word = word_of(found, evidence.claimed, evidence.by)
     unit = "%" if evidence.relative else ""
-    enough = enough_seeds(found, begins_at(evidence)) if word == UNDECIDED else None
+    enough = enough if word == UNDECIDED else None
     digits = _digits(evidence.table, metric)
     corrected = None if is_other else _corrected(evidence, numbers)
     return Verdict(word, found, unit, digits, enough=enough, corrected=corrected)
@@ -272,7 +254,7 @@ def _of_several(
 def _correlation(evidence: Correlation, numbers: Numbers) -> Verdict:
     (one, _), (other, _) = evidence.of, evidence.with_
     pair = evidence.of, evidence.with_
-    found = over_rows(numbers.cells, *pair, evidence.attention, evidence.rows)
+    found = over_rows(numbers.cells, *pair, evidence.attention, evidence.rows, numbers.scale)
     where = f"{TABLES[one].source} and {TABLES[other].source}"
     missing = _missing(evidence.rows, dict.fromkeys(found.rows), where)
     if len(found.rows) < LEAST_ROWS:
@@ -280,7 +262,9 @@ def _correlation(evidence: Correlation, numbers: Numbers) -> Verdict:
     if found.estimate is None:
         same = f"all rows of {TABLES[other].source} have the same number"
         return Verdict(UNDECIDED, missing="; ".join(filter(None, (same, missing))))
-    return Verdict(word_of(found.estimate, evidence.claimed), found.estimate, "r", 2, missing)
+    word = word_of(found.estimate, evidence.claimed)
+    corrected = numbers.correlations[evidence.of[1], evidence.with_[1]].estimate
+    return Verdict(word, found.estimate, "r", 2, missing, corrected=corrected)
 
 
 def _speed(evidence: Speed, numbers: Numbers) -> Verdict:

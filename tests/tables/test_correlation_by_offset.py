@@ -74,7 +74,7 @@ def test_table_5_is_beside_what_these_weights_give() -> None:
         },
         "bert_table3": {(row, "vanilla"): {"SST-2": {1: seconds[row]}} for row in found},
     }
-    made = draw_by_offset(measure_by_offset(found, cells), cells)
+    made = draw_by_offset(measure_by_offset(found, cells), cells, "mini")
     lines = made.paragraphs[-1].splitlines()
     assert lines[0] == "| figure / Table 5 | SST-2 |"
     whole, *same = (line.split("|")[2].strip().split(" / ") for line in lines[2:])

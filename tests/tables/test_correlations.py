@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers import PUBLISHED, TABLES
 from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PRINTED, PROPERTIES, ROWS
 from fairseq_plugins.report.correlations import Correlations
 from fairseq_plugins.statistics.comparisons import printed_cells
 from fairseq_plugins.statistics.correlations import correlate, over_rows
-from fairseq_plugins.statistics.verdicts import Numbers
+from fairseq_plugins.statistics.numbers import Numbers
 
 NAMES = ("bert_table2", "bert_table3", "bert_table4")
 PAPER = {name: printed_cells(TABLES[name]) for name in NAMES}
@@ -26,14 +26,14 @@ def tolerance(own: str, task: str) -> float:
 
 @pytest.mark.parametrize(("own", "task"), CELLS)
 def test_the_papers_tables_give_its_table_5(own: str, task: str) -> None:
-    found = correlate(PAPER)[own, task]
+    found = correlate(PAPER, "")[own, task]
     assert len(found.rows) == 12 and "none" not in found.rows
     assert found.estimate is not None
     assert found.estimate.effect == pytest.approx(PRINTED[own][task].mean, abs=tolerance(own, task))
 
 
 def test_squad_is_by_exact_matches_and_not_by_f1() -> None:
-    found, far = correlate(PAPER), {"v1_exact": 0.0, "v1_f1": 0.0}
+    found, far = correlate(PAPER, ""), {"v1_exact": 0.0, "v1_f1": 0.0}
     for own, numbers in PRINTED.items():
         for task in far:
             one = found[own, task].estimate
@@ -45,14 +45,14 @@ def test_squad_is_by_exact_matches_and_not_by_f1() -> None:
 def test_row_none_would_make_correlations_large() -> None:
     """The paper's footnote 11."""
     pair = ("bert_table2", "monotonicity"), ("bert_table4", "v1_exact")
-    without = over_rows(PAPER, *pair, "vanilla", ROWS).estimate
-    with_none = over_rows(PAPER, *pair, "vanilla", ("none", *ROWS)).estimate
+    without = over_rows(PAPER, *pair, "vanilla", ROWS, "").estimate
+    with_none = over_rows(PAPER, *pair, "vanilla", ("none", *ROWS), "").estimate
     assert without is not None and with_none is not None
     assert abs(without.effect) < 0.4 < 0.8 < abs(with_none.effect)
 
 
 def test_every_property_meets_every_task() -> None:
-    found = correlate(PAPER)
+    found = correlate(PAPER, "")
     assert len(found) == 6 * 14 == len(PROPERTIES) * len(PERFORMANCES)
     for one in found.values():
         assert one.estimate is not None and one.estimate.low is not None
@@ -77,7 +77,7 @@ def cells(count: int) -> dict[str, dict]:
 def test_ours_are_of_the_models_that_were_fine_tuned() -> None:
     """Of seed 1, and how well they do is a mean over the seeds of the fine-tuning."""
     ours = cells(5)
-    found = correlate(ours)["symmetry", "v1_exact"]
+    found = correlate(ours, "mini")["symmetry", "v1_exact"]
     assert found.rows == ROWS[:5] and found.estimate is not None
     table_2, table_4 = ours["bert_table2"], ours["bert_table4"]
     sides = [
@@ -85,18 +85,44 @@ def test_ours_are_of_the_models_that_were_fine_tuned() -> None:
         [np.mean([*table_4[row, "vanilla"]["v1_exact"].values()]) for row in ROWS[:5]],
     ]
     assert found.estimate.effect == pytest.approx(np.corrcoef(sides)[0, 1])
-    assert correlate(cells(3))["symmetry", "v1_exact"].estimate is None
-    assert correlate(ours)["symmetry", "MNLI"].estimate is None
+    assert correlate(cells(3), "mini")["symmetry", "v1_exact"].estimate is None
+    assert correlate(ours, "mini")["symmetry", "MNLI"].estimate is None
     del table_2[ROWS[0], "vanilla"]["symmetry"][1]
-    assert correlate(ours)["symmetry", "v1_exact"].rows == ROWS[1:5]
+    assert correlate(ours, "mini")["symmetry", "v1_exact"].rows == ROWS[1:5]
+
+
+def test_at_published_each_seed_has_a_model_of_its_own() -> None:
+    ours = cells(5)
+    found = correlate(ours, PUBLISHED)["symmetry", "v1_exact"].estimate
+    sides = [
+        [np.mean([*ours[table][row, "vanilla"][metric].values()]) for row in ROWS[:5]]
+        for table, metric in (("bert_table2", "symmetry"), ("bert_table4", "v1_exact"))
+    ]
+    assert found is not None and found.effect == pytest.approx(np.corrcoef(sides)[0, 1])
+    assert found != correlate(ours, "mini")["symmetry", "v1_exact"].estimate
+
+
+def test_the_nearness_to_the_start_stands_beside_the_properties() -> None:
+    ours = cells(6)
+    notes = Correlations(PUBLISHED, Numbers(ours, {}, PUBLISHED)).notes
+    assert not any("come back" in note for note in notes)
+    for row, exact in zip(ROWS, (50.0, 52.0, 40.0, 44.0, 57.0, 41.0), strict=False):
+        cell = ours["bert_table4"][row, "vanilla"]
+        cell["v1_exact"], cell["start_cosine"] = {1: exact}, {1: exact / 60}
+    (note,) = [
+        note
+        for note in Correlations(PUBLISHED, Numbers(ours, {}, PUBLISHED)).notes
+        if "come back" in note
+    ]
+    assert "EM, v1.1 +1.00 (" in note and "MNLI" not in note
 
 
 def test_the_page_has_both_numbers_and_says_what_is_missing(tmp_path) -> None:
     ours = cells(5)
-    path = Correlations("mini", Numbers(ours, {})).write(tmp_path)
+    path = Correlations("mini", Numbers(ours, {}, "mini")).write(tmp_path)
     page = (tmp_path / path).read_text()
     (line,) = [line for line in page.splitlines() if line.startswith("| EM, v1.1 | -0.31 / ")]
-    estimate = correlate(ours)["monotonicity", "v1_exact"].estimate
+    estimate = correlate(ours, "mini")["monotonicity", "v1_exact"].estimate
     assert estimate is not None
     assert f"-0.31 / {estimate.effect:+.2f}" in line
     assert f"Without results: `{ROWS[5]}`" in page
@@ -123,12 +149,12 @@ def test_direction_balance_is_correlated_by_its_distance_from_1_too() -> None:
     for row, ratio in zip(ROWS, (0.9, 0.95, 0.99, 1.02, 1.04, 1.11), strict=False):
         ours["bert_table2"][row, "vanilla"]["direction_balance"] = {1: ratio}
         ours["bert_table4"][row, "vanilla"]["v1_exact"] = {1: 100 * abs(ratio - 1) + ratio}
-    by_ratio = correlate(ours)["direction_balance", "v1_exact"].estimate
+    by_ratio = correlate(ours, "mini")["direction_balance", "v1_exact"].estimate
     assert by_ratio is not None and by_ratio.effect < 0.5
-    notes = Correlations("mini", Numbers(ours, {})).notes
+    notes = Correlations("mini", Numbers(ours, {}, "mini")).notes
     (said,) = [note for note in notes if "is met at 1" in note]
     assert "Here 3 of 6 rows are below 1" in said and "EM, v1.1 +1.00 (" in said
     for row in ROWS:
         ours["bert_table2"].pop((row, "vanilla"), None)
-    notes = Correlations("mini", Numbers(ours, {})).notes
+    notes = Correlations("mini", Numbers(ours, {}, "mini")).notes
     assert not any("is met at 1" in note for note in notes)

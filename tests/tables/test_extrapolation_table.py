@@ -37,8 +37,9 @@ from fairseq_plugins.runner.slurm_job import jobs_of_run
 from fairseq_plugins.runner.status import gather as status_of_all
 from fairseq_plugins.statistics.comparisons import gather
 from fairseq_plugins.statistics.judged import JudgedTable
+from fairseq_plugins.statistics.numbers import Numbers
 from fairseq_plugins.statistics.series import length_lines, longest_places, place_lines
-from fairseq_plugins.statistics.verdicts import CONFIRMED, CONTRADICTED, Numbers, judge
+from fairseq_plugins.statistics.verdicts import CONFIRMED, CONTRADICTED, judge
 from tests.tables.fake_fairseq import FakeFairseq
 
 SCALE = EXTRAPOLATION.scales["toy"]

@@ -14,7 +14,8 @@ from fairseq_plugins.report.render import render
 from fairseq_plugins.statistics.comparisons import gather
 from fairseq_plugins.statistics.inference import above
 from fairseq_plugins.statistics.judged import JudgedTable, best_floor, floors_of
-from fairseq_plugins.statistics.verdicts import CONFIRMED, UNTESTED, Numbers, judge
+from fairseq_plugins.statistics.numbers import Numbers
+from fairseq_plugins.statistics.verdicts import CONFIRMED, UNTESTED, judge
 
 TEST = PERPLEXITIES[1]
 UNIGRAM = {

@@ -24,22 +24,20 @@ from fairseq_plugins.report.claims_page import as_data, render_claims
 from fairseq_plugins.statistics.claims import best_verdicts, printed, without_needless
 from fairseq_plugins.statistics.inference import Estimate
 from fairseq_plugins.statistics.judged import JudgedTable
+from fairseq_plugins.statistics.numbers import Numbers
 from fairseq_plugins.statistics.series import updates_to
 from fairseq_plugins.statistics.table_results import read_numbers
-from fairseq_plugins.statistics.verdicts import (
-    NOT_RUN,
-    UNTESTED,
-    Numbers,
-    Verdict,
-    judge,
-    judge_by_scale,
-)
+from fairseq_plugins.statistics.verdicts import NOT_RUN, UNTESTED, Verdict, judge, judge_by_scale
 
 LM = {"table": "table2", "metric": "test_ppl", "attention": "linear"}
 
 
 def claim(evidence):
     return Claim("one", "A paper", "Table 1", "it is so", evidence)
+
+
+def seeds_of(found):
+    return {row: cell["test_ppl"] for (row, _), cell in found.cells["table2"].items()}
 
 
 def numbers(floors=None, **rows):
@@ -96,6 +94,13 @@ def test_what_is_undecided_over_seeds_says_how_many_would_decide():
     assert "| `mini` | 0 | 0 | 1 | 1 | 0 | 0 | 0 | 0 |" in page
     sure = judge(claim(below()), numbers(base=(60.0, 61.0, 62.0), rope=(50.0, 51.2, 52.1)))
     assert sure.enough is None
+    # A claim in per cent has its interval on the scale of logarithms, on which seeds are counted.
+    rows = numbers(base=(100.0, 102.0, 98.0), rope=(85.0, 104.0, 81.0))
+    relative = judge(claim(below(by=1.0, relative=True)), rows)
+    logs = numbers(**{r: [100 * np.log(v) for v in s.values()] for r, s in seeds_of(rows).items()})
+    at = 100 * -np.log(0.99)
+    assert relative.word == "undecided" and relative.enough is not None
+    assert relative.enough == judge(claim(below(by=at)), logs).enough
 
 
 @pytest.mark.parametrize(("apart", "smaller"), [(0.9, False), (0.2, True)])
@@ -139,6 +144,32 @@ def test_a_claim_on_every_row_needs_them_all():
     assert word(last, numbers(spe=(70.0, 71.1, 72.0), base=base, rope=rope)) == "confirmed"
     assert word(last, numbers(spe=(60.5, 60.4, 62.6), base=base, rope=rope)) == "undecided"
     assert word(last, numbers(spe=(55.0, 56.1, 57.0), base=base, rope=rope)) == "contradicted"
+
+
+def test_a_claim_on_every_row_may_allow_some_distance():
+    """The effect is shown as it is, and the claim begins at the distance."""
+    rows = numbers(spe=(60.0, 61.0, 62.0), base=(60.5, 61.6, 62.4), rope=(50.0, 51.1, 52.0))
+    near = Comparison(
+        **LM, first=("spe",), second=("base", "rope"), claimed="above", by=-2.0, of_every=True
+    )
+    verdict = judge(claim(near), rows)
+    assert verdict.word == "confirmed"
+    assert verdict.estimate.effect == pytest.approx(-0.5)
+    assert word(replace(near, by=0.0), rows) != "confirmed"
+    assert word(replace(near, by=5.0), rows) == "contradicted"
+
+
+def test_a_claim_on_every_row_says_where_only_the_correction_makes_a_tie():
+    rows = {f"row{i}": (59.0 - i, 62.0, 61.9 + i) for i in range(7)}
+    found = numbers(spe=(60.0, 61.0, 62.0), ahead=(60.5, 61.9, 62.6), **rows)
+    every = Comparison(
+        **LM, first=("spe",), second=("ahead", *rows), claimed="above", of_every=True
+    )
+    verdict = judge(claim(every), found)
+    assert verdict.word == "undecided" and verdict.estimate.high < 0
+    assert verdict.estimate.p < 0.05 < verdict.estimate.adjusted and verdict.enough is None
+    page = render_claims((claim(every),), {"mini": {"one": verdict}}).markdown()
+    assert "; a tie, corrected for all pairs of the claim (p = " in page
 
 
 def test_of_a_claim_on_every_row_the_effect_is_shown_that_decides():

@@ -1,0 +1,38 @@
+"""The numbers of a scale that claims are judged by."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.statistics.comparisons import Cells
+from fairseq_plugins.statistics.correlations import Correlated, MetricPair, correlate
+from fairseq_plugins.statistics.judged import Floors, JudgedTable
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """The numbers that claims are judged by.
+
+    Attributes:
+        cells: of tables by name; of timings by `TIMINGS`.
+        floors: the numbers of trivial baselines, by table.
+        scale: of the models; empty if they are of none.
+    """
+
+    cells: Mapping[str, Cells]
+    floors: Mapping[str, Floors]
+    scale: str = ""
+    _judged: dict[str, JudgedTable] = field(default_factory=dict, repr=False)
+
+    def table(self, name: str) -> JudgedTable:
+        """Return a table with all its differences."""
+        if name not in self._judged:
+            cells, floors = self.cells.get(name, {}), self.floors.get(name, {})
+            self._judged[name] = JudgedTable(TABLES[name], cells, floors)
+        return self._judged[name]
+
+    @cached_property
+    def correlations(self) -> Mapping[MetricPair, Correlated]:
+        """The correlations of the BERT paper's Table 5, corrected over all."""
+        return correlate(self.cells, self.scale)
