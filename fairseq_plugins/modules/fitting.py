@@ -9,6 +9,7 @@ import logging
 import math
 import re
 import warnings
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -127,6 +128,7 @@ def _require_bounded(path: Path, config: Mapping[str, Any]) -> None:
 
 def _numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:
     """Yield the numbers in nested options with their names."""
+    value = vars(value) if isinstance(value, Namespace) else value
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _numbers(f"{name}.{key}", inner)
@@ -199,7 +201,9 @@ class _Task(SimpleNamespace):
     def __init__(self, config: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
         name = config["model"]["_name"]
         source, target = (_symbols(weights, table, name) for table in _TABLES[name])
-        options = {"tokens_per_sample": None, "data": "", **(config.get("task") or {})}
+        given = config.get("task") or {}  # a Namespace of fairseq's tasks without a dataclass
+        given = vars(given) if isinstance(given, Namespace) else given
+        options = {"tokens_per_sample": None, "data": "", **given}
         super().__init__(
             cfg=SimpleNamespace(**options), source_dictionary=source, target_dictionary=target
         )

@@ -197,6 +197,12 @@ def _distinctive_name(site: AttentionSite, other: AttentionSite) -> str:
     return f"`{', '.join(changed) or '+'.join(part.name for part in parts) or 'none'}`"
 
 
+def option_of(section: Any, name: str) -> Any:
+    """Return an option; fairseq holds those of parts without a dataclass in a Namespace."""
+    get = getattr(section, "get", None)
+    return get(name) if get else getattr(section, name, None)
+
+
 class Options:
     """Attribute access to options stored in a mapping, a dataclass or a Namespace.
 
@@ -211,14 +217,10 @@ class Options:
 
     @property
     def _name(self) -> str:
-        return str(self._find("_name") or self._find("arch"))
-
-    def _find(self, name: str) -> Any:
-        get = getattr(self._given, "get", None)
-        return get(name) if get else getattr(self._given, name, None)
+        return str(option_of(self._given, "_name") or option_of(self._given, "arch"))
 
     def __getattr__(self, name: str) -> Any:
-        value = self._find(name)
+        value = option_of(self._given, name)
         if value is None:
             value = self._defaults.get(name, None)
             if value is MISSING or str(value).startswith("${"):

@@ -2,6 +2,8 @@
 
 import math
 import sys
+from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from fairseq import utils
 
 from fairseq_plugins.common.binarised import check_split, is_mapped
 from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.modules.identity import option_of
 from fairseq_plugins.modules.restored import checkpoint_options
 
 _LARGEST = 2**31 - 1
@@ -49,7 +52,7 @@ def check_training(config: Any, task: Any) -> None:
     root = config._get_root()
     for name, (lowest, highest) in _BOUNDS.items():
         section, _, key = name.partition(".")
-        given = (root.get(section) or {}).get(key)
+        given = option_of(root.get(section), key)
         for value in [given] if isinstance(given, int | float | None) else given:
             if value is not None and not lowest <= value <= highest:
                 bounds = f"from {lowest} to {highest}"
@@ -76,35 +79,42 @@ def _check_precision(common: Any) -> None:
 def _check_data(root: Any, task: Any) -> None:
     if "dataset" not in root:  # a partial config, without training data
         return
-    folder = Path(str(root.task.get("data") or "").split(":")[0])
-    implementation = root.task.get("dataset_impl")
-    if not root.task.get("data") or str(implementation or "mmap") != "mmap":
+    data, implementation = (option_of(root.task, name) for name in ("data", "dataset_impl"))
+    folder = Path(str(data or "").split(":")[0])
+    if not data or str(implementation or "mmap") != "mmap":
         return
+    # fairseq writes languages that it infers from the data into the task's copy of the options.
+    options = getattr(task, "cfg", None) or root.task
+    languages = [option_of(options, side) for side in ("source_lang", "target_lang")]
     dataset = root.get("dataset") or {}
     valid = [] if dataset.get("disable_validation") else str(dataset.get("valid_subset")).split(",")
     for split in (str(dataset.get("train_subset") or "train"), *valid):
         for pattern in (f"{split}*", f"input*/{split}*", f"label/{split}*"):
-            for prefix in _prefixes(folder, pattern, root.task):
+            for prefix in _prefixes(folder, pattern, languages):
                 index = Path(f"{prefix}.idx")
                 if not index.is_file() or is_mapped(index):
-                    check_split(prefix, _symbols(root.task, task, index))
+                    check_split(prefix, _symbols(languages[1], task, index))
 
 
-def _prefixes(folder: Path, pattern: str, options: Any) -> list[Path]:
-    """Return the paths of binarised files without suffix, for translation of both languages."""
+def _prefixes(folder: Path, pattern: str, languages: Sequence[str | None]) -> list[Path]:
+    """Return the paths of binarised files without suffix, for translation of both languages.
+
+    Files of other language pairs in the same folder are left out.
+    """
     prefixes = {
         path.with_suffix("") for end in ("bin", "idx") for path in folder.glob(f"{pattern}.{end}")
     }
-    sides = [f".{options.get(side)}" for side in ("source_lang", "target_lang")]
-    other = dict(zip(sides, reversed(sides), strict=True))
-    prefixes |= {path.with_suffix(other[path.suffix]) for path in prefixes if path.suffix in other}
+    if all(languages):  # files are named SPLIT.SOURCE-TARGET.LANGUAGE
+        pairs = tuple(f".{one}-{other}" for one, other in permutations(languages))
+        stems = {path.with_suffix("") for path in prefixes if path.stem.endswith(pairs)}
+        prefixes = {Path(f"{stem}.{language}") for stem in stems for language in languages}
     return sorted(prefixes)
 
 
-def _symbols(options: Any, task: Any, index: Path) -> int | None:
+def _symbols(target: str | None, task: Any, index: Path) -> int | None:
     """Return the dictionary size for a data file; None if unknown."""
     if index.parent.name == "label":
         return None
-    is_target = index.stem.endswith(f".{options.get('target_lang')}")
+    is_target = index.stem.endswith(f".{target}")
     dictionary = task.target_dictionary if is_target else task.source_dictionary
     return None if dictionary is None else len(dictionary)
