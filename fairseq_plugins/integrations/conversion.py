@@ -46,11 +46,11 @@ from fairseq_plugins.integrations.masked_models import (
     head_weights,
     sizes,
 )
-from fairseq_plugins.modules.continued import rename_learned_table
 from fairseq_plugins.modules.fitting import require_fit
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import require_names
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
+from fairseq_plugins.modules.stack import rename_learned_table
 
 logger = logging.getLogger(__name__)
 

@@ -17,11 +17,7 @@ from fairseq_plugins.common.vocabulary import LABEL_DIGEST, ROBERTA_TABLE
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.absolute import Learned
 from fairseq_plugins.modules.bounds import check_numbers
-from fairseq_plugins.modules.continued import (
-    initialize_from,
-    pop_init_from,
-    rename_learned_table,
-)
+from fairseq_plugins.modules.continued import initialize_from, pop_init_from
 from fairseq_plugins.modules.encoder import PositionalEncoder
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.lengths import LengthLimits
@@ -229,11 +225,8 @@ class PERoberta(FreshTrainingState, LengthLimits, SeededSampling, RobertaModel):
         return model
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:
-        """Upgrade as fairseq does, and convert the learned table of its own ``roberta``."""
+        """Upgrade as fairseq does, and the heads for spans."""
         prefix = f"{name}." if name else ""
-        stack = f"{prefix}encoder.sentence_encoder."
-        if type(self.encoder.sentence_encoder.position_embedding) is Learned:
-            rename_learned_table(state_dict, stack, self.encoder.dictionary.pad())
         register = self.register_span_head if self.args.load_checkpoint_heads else None
         upgrade_span_heads(self.span_heads, state_dict, prefix, register)
         super().upgrade_state_dict_named(state_dict, name)

@@ -15,10 +15,11 @@ from fairseq_plugins.common.errors import CheckpointError, OptionError
 from fairseq_plugins.encodings import expand_name, get_entry, parse_options
 from fairseq_plugins.encodings.absolute import Learned
 from fairseq_plugins.encodings.registry import split_options
-from fairseq_plugins.modules.continued import OUR_TABLE, STACKS
+from fairseq_plugins.modules.continued import STACKS
 from fairseq_plugins.modules.growing import GROWTH_METHODS
 from fairseq_plugins.modules.identity import LM, ROBERTA
 from fairseq_plugins.modules.loading import build_trained
+from fairseq_plugins.modules.stack import OUR_TABLE
 
 STRETCH = "factor"  # option of encodings that stretch positions to longer sequences
 _LONGEST = {LM: "max_target_positions", ROBERTA: "max_positions"}

@@ -32,27 +32,18 @@ from fairseq_plugins.modules.identity import (
     differences,
 )
 from fairseq_plugins.modules.restored import resume_file
+from fairseq_plugins.modules.stack import rename_learned_table
 from fairseq_plugins.modules.vocabulary import vocabularies_of
 
 logger = logging.getLogger(__name__)
 
 STACKS = {ROBERTA: "encoder.sentence_encoder.", LM: "decoder."}  # prefix of the layers' weights
 _TOKENS = {ROBERTA: ROBERTA_TABLE, LM: DECODER_TABLE}
-THEIR_TABLE, OUR_TABLE = "embed_positions.weight", "position_embedding.weight"
 # Names of encoding weights: on the input of the stack or of deeper layers, and inside attentions.
 _INPUT = re.compile(r"(position_embedding|deeper_embeddings\.\d+)\.")
 _LAYERS = re.compile(r"layers\.\d+\.self_attn\.attention\.encoding\.")
 _OUTPUT_NORM = re.compile(r"layers\.\d+\.self_attn\.attention\.output_norm\.")
 _SHOWN = 12  # weights listed in an error message
-
-
-def rename_learned_table(state: dict[str, Any], stack: str, pad: int) -> None:
-    """Convert the position table of fairseq's ``roberta`` to the name and rows used here, in place.
-
-    Its first rows, up to the padding index, belong to no position.
-    """
-    if stack + THEIR_TABLE in state:
-        state[stack + OUR_TABLE] = state.pop(stack + THEIR_TABLE)[pad + 1 :]
 
 
 def pop_init_from(config: Any) -> Path | None:
@@ -111,7 +102,7 @@ def initialize_from(model: nn.Module, path: Path, config: Any, task: Any, name: 
 
     Args:
         model: a model of one of `STACKS`.
-        path: checkpoint of the same model; for ``pe_roberta`` also of fairseq's ``roberta``.
+        path: checkpoint of the same model, or of fairseq's own ``roberta`` or ``transformer_lm``.
         config: options of the model.
         task: fairseq's task, with the dictionary.
         name: registered name of the model.
@@ -125,8 +116,7 @@ def initialize_from(model: nn.Module, path: Path, config: Any, task: Any, name: 
     if is_ours(checkpoint):
         require_valid_numbers(path, checkpoint)
     saved, stack, options = dict(checkpoint["model"]), STACKS[name], Options(config)
-    if name == ROBERTA:
-        rename_learned_table(saved, stack, task.source_dictionary.pad())
+    rename_learned_table(saved, stack, task.source_dictionary.pad())
     theirs, ours = describe_checkpoint(path, checkpoint), describe(config, model=name)
     check_vocabulary(path, checkpoint, *vocabularies_of(task, [_TOKENS[name]]))
     weights = model.state_dict()

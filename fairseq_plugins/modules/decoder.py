@@ -18,6 +18,7 @@ from fairseq_plugins.modules.stack import (
     has_padding,
     install_input_encodings,
     sample_positions,
+    upgrade_learned_table,
     with_activation_checkpointing,
 )
 
@@ -177,6 +178,11 @@ class PositionalDecoder(TransformerDecoderBase):
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         return self.dropout_module(x), positions, sampled
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:
+        """Upgrade as fairseq does, and convert the learned table of its own models."""
+        upgrade_learned_table(self, state_dict, name)
+        super().upgrade_state_dict_named(state_dict, name)
 
     def max_positions(self) -> int:
         """Return the longest sequence; fairseq truncates or rejects longer ones."""

@@ -19,6 +19,7 @@ from fairseq_plugins.modules.stack import (
     install_input_encodings,
     query_passes,
     sample_positions,
+    upgrade_learned_table,
     with_activation_checkpointing,
 )
 
@@ -182,6 +183,11 @@ class PositionalEncoder(TransformerEncoderBase):
         if self.quant_noise is not None:
             x = self.quant_noise(x)
         return x, embedding
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:
+        """Upgrade as fairseq does, and convert the learned table of its own models."""
+        upgrade_learned_table(self, state_dict, name)
+        super().upgrade_state_dict_named(state_dict, name)
 
     def max_positions(self) -> int:
         """Return the longest sequence; fairseq truncates or rejects longer ones."""

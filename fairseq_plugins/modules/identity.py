@@ -26,7 +26,8 @@ from fairseq_plugins.modules.transformer_options import ATTENTION_SITES, options
 
 LM, ROBERTA, TRANSLATION = "pe_transformer_lm", "pe_roberta", "pe_transformer"
 MODELS = (LM, ROBERTA, TRANSLATION)
-THEIR_ROBERTA = "roberta"  # fairseq's own model, whose weights pe_roberta can load
+# fairseq's own models, which are row `base` or `learned` of these.
+THEIR_MODELS = {"transformer_lm": LM, "roberta": ROBERTA, "transformer": TRANSLATION}
 
 _SITE_NAMES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
 _ENCODES = frozenset({"transform_query", "transform_key"})
@@ -243,9 +244,8 @@ def describe(options: Any, task: Any = None, model: str | None = None) -> ModelD
     read = Options(options)
     # A preset architecture has a name of its own.
     name = model or ARCH_MODEL_NAME_REGISTRY.get(read._name, read._name)
-    if name not in (*MODELS, THEIR_ROBERTA):
+    if (known := THEIR_MODELS.get(name, name)) not in MODELS:
         return ModelDescription(name)
-    known = ROBERTA if name == THEIR_ROBERTA else name
     structure = {option: getattr(read, option) for option in (*_STRUCTURE[known], *_COMMON)}
     if structure.get("decoder_normalize_before"):
         structure["no_decoder_final_norm"] = read.no_decoder_final_norm
@@ -281,9 +281,9 @@ def describe_checkpoint(path: Path, checkpoint: Mapping[str, Any]) -> ModelDescr
 def _sites(model: str, read: Options, task: Options) -> Iterator[tuple[str, AttentionSite]]:
     off = read.no_token_positional_embeddings
     if model == LM:
-        absolute = "learned" if read.decoder_learned_pos else "base"
+        base = "learned" if read.decoder_learned_pos else None
         longest = read.max_target_positions or read.tokens_per_sample
-        yield "decoder", _site(read, None if off else absolute, None, longest)
+        yield "decoder", _site(read, None if off else base or "base", base, longest)
         return
     if model == ROBERTA:
         base = "base" if read.encoder_learned_pos is False else "learned"
@@ -295,9 +295,9 @@ def _sites(model: str, read: Options, task: Options) -> Iterator[tuple[str, Atte
     longest = source and target and max(source, target)
     lengths = {"encoder": source, "decoder": target, "cross": longest}
     for site in ATTENTION_SITES:
-        absolute = "learned" if getattr(read, f"{site}_learned_pos") else "base"
-        added = None if off or site == "cross" else absolute
-        yield site, _site(options_at(read, site), added, None, lengths[site])
+        base = "learned" if getattr(read, f"{site}_learned_pos") else None
+        added = None if off or site == "cross" else base or "base"
+        yield site, _site(options_at(read, site), added, base, lengths[site])
 
 
 def _site(
@@ -306,7 +306,7 @@ def _site(
     base: str | None,
     longest: int | None,
 ) -> AttentionSite:
-    given = options.position_encoding or "base"
+    given = options.position_encoding or base or ("base" if absolute else "none")
     attention = str(options.attention_type or "vanilla")
     if attention not in ATTENTIONS:
         raise ValueError(f"`attention_type` must be one of {', '.join(ATTENTIONS)}: {attention!r}")

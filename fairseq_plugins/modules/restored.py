@@ -27,6 +27,7 @@ from fairseq_plugins.modules.identity import (
     describe_checkpoint,
     differences,
 )
+from fairseq_plugins.modules.stack import THEIR_TABLE
 
 logger = logging.getLogger(__name__)
 
@@ -155,6 +156,12 @@ def _require_state(file: Path, checkpoint: Mapping[str, Any], *, with_data: bool
         raise CheckpointError(
             f"{file}: training cannot resume: last_optimizer_state must be a dictionary, but is "
             f"{optimizer!r:.40}"
+        )
+    if optimizer and any(name.endswith(THEIR_TABLE) for name in checkpoint["model"]):
+        raise CheckpointError(
+            f"{file}: training cannot resume: the table of positions of fairseq's own model has "
+            "rows for padding, and so has its optimizer state; give --reset-optimizer, or start "
+            "from it with --finetune-from-model"
         )
 
 

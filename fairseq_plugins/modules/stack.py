@@ -19,10 +19,14 @@ from fairseq_plugins.encodings import (
     get_entry,
     parse_options,
 )
+from fairseq_plugins.encodings.absolute import Learned
 from fairseq_plugins.encodings.position_bounds import known_end
 from fairseq_plugins.encodings.uncompiled import uncompiled
 from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.modules.options import PositionEncodingConfig, build_model_attention
+
+# Learned positions of a stack, in fairseq's own models and here.
+THEIR_TABLE, OUR_TABLE = "embed_positions.weight", "position_embedding.weight"
 
 
 def build_stack_encodings(
@@ -144,6 +148,26 @@ def _check_absolute(name: str, side: str, *, off: bool, learned: bool, replaced:
             f"`{side}_learned_pos` must be False where fairseq's own embedding is off or replaced, "
             f"but is True with position_encoding={name!r}; use position_encoding=learned."
         )
+
+
+def rename_learned_table(state: dict[str, Any], stack: str, pad: int) -> None:
+    """Convert the position table of fairseq's own models to the name and rows used here, in place.
+
+    Its first rows, up to the padding index, belong to no position.
+
+    Args:
+        state: weights by name.
+        stack: prefix of the stack's weights.
+        pad: index of padding.
+    """
+    if (name := stack + THEIR_TABLE) in state:
+        state[stack + OUR_TABLE] = state.pop(name)[pad + 1 :]
+
+
+def upgrade_learned_table(stack: Any, state: dict[str, Any], name: str) -> None:
+    """Convert the position table of fairseq's own models for a stack that has a learned one."""
+    if type(stack.position_embedding) is Learned:
+        rename_learned_table(state, f"{name}.", stack.padding_idx)
 
 
 def install_input_encodings(stack: Any, encodings: ModelEncodings) -> None:

@@ -131,3 +131,33 @@ def test_a_checkpoint_that_names_another_model_is_not_gone_on_from(
     with pytest.raises(ValueError, match="has a fconv_lm, this run asks for a pe_transformer_lm"):
         fairseq_train(more(saving_to(tmp_path, data, position_encoding="rope"), 6))
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_language_model_of_fairseqs_own_is_a_start(
+    learned: bool, data: Path, tmp_path: Path
+) -> None:
+    """As the row that it is, by resuming and by fine-tuning; and of another encoding."""
+    theirs, own = tmp_path / "theirs", "learned" if learned else "base"
+    theirs_name = {"_name": "transformer_lm", "decoder_learned_pos": learned}
+    fairseq_train(saving_to(theirs, data, **theirs_name))
+    last = theirs / "checkpoint_last.pt"
+    expected = fairseq_eval_lm(data, last, "--tokens-per-sample", str(TOKENS_PER_SAMPLE))["loss"]
+    frozen = {"optimization.lr": [0.0], "checkpoint.finetune_from_model": last}
+    fairseq_train({**saving_to(tmp_path / "same", data, position_encoding=own), **frozen})
+    sample = ["--tokens-per-sample", str(TOKENS_PER_SAMPLE)]
+    same = fairseq_eval_lm(data, tmp_path / "same" / "checkpoint_last.pt", *sample)["loss"]
+    assert float(same) == pytest.approx(float(expected), abs=1e-3)
+    resumed = more(saving_to(theirs, data, position_encoding=own), 5)
+    if learned:
+        with pytest.raises(ValueError, match=r"rows for padding, .*; give --reset-optimizer"):
+            fairseq_train(resumed)
+        resumed |= {"checkpoint.reset_optimizer": True, "checkpoint.save_dir": tmp_path / "reset"}
+        resumed["checkpoint.restore_file"] = last
+    fairseq_train(resumed)
+    assert list(losses(resumed["checkpoint.save_dir"]))[-2:] == [4, 5]
+    with pytest.raises(ValueError, match=f"the checkpoint has `{own}` under vanilla attention"):
+        fairseq_train({**saving_to(tmp_path / "rope", data, position_encoding="rope"), **frozen})
+    exchanged = saving_to(tmp_path / "rope", data, position_encoding="rope", init_from=last)
+    fairseq_train(exchanged)
+    assert list(losses(tmp_path / "rope")) == [1, 2, 3]

@@ -13,8 +13,9 @@ from omegaconf import OmegaConf
 from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.vocabulary import digest
 from fairseq_plugins.models.pe_roberta import PERoberta, PERobertaConfig
-from fairseq_plugins.modules.continued import OUR_TABLE, STACKS, pop_init_from
+from fairseq_plugins.modules.continued import STACKS, pop_init_from
 from fairseq_plugins.modules.identity import ROBERTA
+from fairseq_plugins.modules.stack import OUR_TABLE
 from tests.hostile import naming_another_model
 from tests.models.helpers import DICTIONARY, PAD
 from tests.models.roberta import TINY, build, build_fairseq, enlarge
