@@ -30,6 +30,7 @@ from fairseq_plugins.modules.transformer_options import (
 )
 from fairseq_plugins.modules.vocabulary import record_dictionary, vocabularies_of
 
+_UNSUPPORTED = {"encoder_layers_to_keep": None, "decoder_layers_to_keep": None}
 _NAMES = {
     "encoder": "encoder self-attention",
     "decoder": "decoder self-attention",
@@ -93,7 +94,7 @@ class PETransformer(FreshTrainingState, LengthLimits, SeededSampling, Transforme
                 the attention and its options.
             ValueError: an invalid option, or a checkpoint of another model to resume from.
         """
-        check_numbers(args, TRANSLATION)
+        check_numbers(args, TRANSLATION, _UNSUPPORTED)
         check_training(args, task)
         vocabularies = vocabularies_of(task, SIDE_TABLES)
         check_restored(args, vocabularies)

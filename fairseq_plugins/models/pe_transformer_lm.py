@@ -71,6 +71,22 @@ def _check_tied(args: Any) -> None:
             )
 
 
+def _check_shared(args: Any) -> None:
+    """Check that `share_decoder_input_output_embed` has one table to share."""
+    if not args.share_decoder_input_output_embed:
+        return
+    if args.adaptive_input:
+        raise ValueError(
+            "`share_decoder_input_output_embed` must be False with adaptive_input, but is True; "
+            "`tie_adaptive_weights` shares its tables."
+        )
+    if args.decoder_output_dim != args.decoder_input_dim:
+        raise ValueError(
+            f"`decoder_output_dim` must equal decoder_input_dim={args.decoder_input_dim} with "
+            f"share_decoder_input_output_embed, but is {args.decoder_output_dim} instead."
+        )
+
+
 @register_model("pe_transformer_lm", dataclass=PETransformerLMConfig)
 class PETransformerLM(FreshTrainingState, LengthLimits, SeededSampling, FairseqLanguageModel):
     """A causal language model.
@@ -89,6 +105,7 @@ class PETransformerLM(FreshTrainingState, LengthLimits, SeededSampling, FairseqL
         """
         check_numbers(args, LM, _UNSUPPORTED)
         _check_tied(args)
+        _check_shared(args)
         check_linear_options(args, [args.attention_type])
         if getattr(args, "max_target_positions", None) is None:
             args.max_target_positions = args.tokens_per_sample

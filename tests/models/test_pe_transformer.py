@@ -19,6 +19,7 @@ from tests.models.helpers import (
 )
 from tests.models.translation import (
     TARGET,
+    TASK,
     TINY,
     batch,
     build,
@@ -354,3 +355,13 @@ def test_options_of_linear_attention_reach_wherever_it_is(place: str) -> None:
     found = [m for m in model.modules() if isinstance(m, LinearAttention)]
     assert len(found) == 2
     assert {(m.min_cosine, m.feature_map) for m in found} == {(0.1, torch.relu)}
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_layers_to_keep_are_not_offered(side: str) -> None:
+    """They come from `--model-overrides` and not from the options of the model."""
+    config = PETransformerConfig()
+    for name, value in {**TINY, f"{side}_layers_to_keep": "0"}.items():
+        setattr(config, name, value)
+    with pytest.raises(ValueError, match=f"`{side}_layers_to_keep` must be None .* is '0'"):
+        PETransformer.build_model(config, TASK)

@@ -76,6 +76,18 @@ def test_what_cannot_be_tied_is_refused(options: dict[str, Any], message: str) -
         build_lm(**{**TIED, **options})
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"decoder_output_dim": 16}, "`decoder_output_dim` must equal decoder_input_dim=32 .* 16"),
+        (TIED, "`share_decoder_input_output_embed` must be False with adaptive_input"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_lm(**{**options, "share_decoder_input_output_embed": True})
+
+
 def test_an_adaptive_input_needs_its_cutoff() -> None:
     untied = {**TIED, "tie_adaptive_weights": False, "tie_adaptive_proj": False}
     with pytest.raises(ValueError, match=r"`adaptive_input_cutoff` must be numbers .* is None"):
