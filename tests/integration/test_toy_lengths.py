@@ -36,11 +36,13 @@ def test_trained_rows_are_measured_beyond_their_length(root: Path) -> None:
     words = ("--scale", "toy", "--attention", "vanilla")
     run(root, REPRODUCE, "table2", *words, "--rows", "rope,learned")
     before = (root / "checkpoints/table2/toy/rope-vanilla-s1/train.log").read_bytes()
-    # Without --rows: what is trained, and no more.
+    # Without --rows: what is trained, and other lengths of its table, and no more.
     output = run(root, REPRODUCE, "extrapolation", *words, "--lengths", "1x,2x")
     assert "Not trained yet, and left out unless named in --rows" in output
     assert (root / "checkpoints/table2/toy/rope-vanilla-s1/train.log").read_bytes() == before
-    assert len(list((root / "results/extrapolation/toy").glob("*.json"))) == 2
+    made = {path.name for path in (root / "results/extrapolation/toy").glob("*.json")}
+    tables = ("", "_copied", "_hierarchical", "_interpolated")
+    assert made == {f"{row}-vanilla-s1.json" for row in ("rope", *(f"learned{t}" for t in tables))}
     rope = metrics(root, "extrapolation", "rope-vanilla-s1")
     assert rope["ppl_2x"] > 1 and rope["ppl_2x_sliding"] > 1 and "ppl_4x" not in rope
     assert len(rope["by_position"]["2x"]) == 8

@@ -76,8 +76,8 @@ def test_a_pretrained_row_is_measured_and_drawn(root: Path) -> None:
     one, other = (result(root, "bert_table2", f"rope-vanilla-s{seed}") for seed in (1, 2))
     assert one["length"] == other["length"] == 64
     assert 0 < one["monotonicity"] < 1 and one["symmetry"] > 0
-    # So few words that both seeds draw all of them.
+    # So few words that both seeds draw all of them; each has a model of its own.
     assert one["words"] == other["words"] < 300
-    assert one["symmetry"] == pytest.approx(other["symmetry"])
+    assert one["symmetry"] != pytest.approx(other["symmetry"])
     assert (root / "results/bert_table2/toy.png").stat().st_size > 10_000
     assert "(2) |" in (root / "results/bert_table2/toy.md").read_text()

@@ -37,13 +37,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with links to the packages that are installed here, and the wheel."""
+    """An environment with links to the packages that are installed here, and the wheel.
+
+    fairseq itself is a copy, since it looks for a --user-dir beside itself.
+    """
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False, symlinks=True)
     (site,) = folder.glob("lib/python3*/site-packages")
     (present,) = {Path(p) for p in sys.path if p.endswith("site-packages") and Path(p).is_dir()}
     for path in present.iterdir():
-        if not path.name.startswith(OURS) and not (site / path.name).exists():
+        if path.name == "fairseq":
+            shutil.copytree(path, site / path.name)
+        elif not path.name.startswith(OURS) and not (site / path.name).exists():
             (site / path.name).symlink_to(path)
     python = folder / "bin" / "python"
     words = ["--python", str(python), "install", "-q", "--no-deps", "--no-index", str(wheel)]
