@@ -1,7 +1,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help quickstart rehearse-paper report docs lock test-browser test coverage test-slow test-triton test-native test-hub test-newest release-check test-gpu test-slurm test-slurm-quick bench bench-gpu lint setup wheelhouse clean
+.PHONY: help quick-tests quickstart rehearse-paper report docs lock test-browser test coverage test-slow test-triton test-native test-hub test-newest release-check test-gpu test-slurm test-slurm-quick bench bench-gpu lint setup wheelhouse clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,9 +13,11 @@ PIP_INSTALL := $(PIP) install --no-compile
 ifdef WHEELS
 PIP_INSTALL += --no-index --find-links $(abspath $(WHEELS))
 PINNED := $(PIP_INSTALL) -q --no-deps --no-build-isolation -r /dev/stdin
+PINNED_LIST := $(PINNED)
 LOCK := txt
 else
 PINNED := $(PIP_INSTALL) -q --no-deps --no-build-isolation --require-hashes -r /dev/stdin
+PINNED_LIST := scripts/install_pinned.sh $(VENV)
 LOCK := lock
 endif
 TEST_WORKERS ?= 2
@@ -52,10 +54,13 @@ quickstart: $(RUNTIME) ## set up, generate the corpus, train and print the toy t
 rehearse-paper: $(RUNTIME) ## set up, build every model of scale paper without numbers, train one of each kind for three updates in up to eight processes
 	PATH="$(VENV_BIN):$$PATH" $(VENV)/bin/python -m fairseq_plugins rehearse --train lm,mlm,mt
 
-QUICK_TESTS = PATH="$(VENV_BIN):$$PATH" OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest \
+# Without make's flags: tests call it too.
+QUICK_TESTS = MAKEFLAGS= PATH="$(VENV_BIN):$$PATH" OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest \
     -n $(TEST_WORKERS) --dist worksteal --durations 20 \
     -m "not slow and not triton and not gpu and not browser and not slurm"
-test: lint ## set up, lint, and run all tests but the slow ones and those of the GPU kernel
+test: lint quick-tests ## set up, lint, and run all tests but the slow ones and those of the GPU kernel
+
+quick-tests: $(DEV)
 	$(QUICK_TESTS)
 
 coverage: $(DEV) ## run the same tests, show which branches none of them takes (htmlcov/index.html)
@@ -183,7 +188,7 @@ wheelhouse: $(DEV) ## collect in wheels/ what machines without internet need: ma
 LOCKER := .venv-lock
 lock: ## write requirements*.lock: the versions of requirements*.txt with the index's hashes
 	$(PYTHON) -m venv --clear $(LOCKER)
-	$(LOCKER)/bin/python -m pip install -q uv==0.13.9
+	$(LOCKER)/bin/python -m pip install -q "$$(grep -o '^uv==[^ ]*' requirements.txt)"
 	@for name in requirements requirements-dev; do \
 	    $(LOCKER)/bin/uv pip compile -q --universal --python-version 3.11 --no-deps \
 	        --no-emit-package torch --generate-hashes --no-annotate --no-header $$name.txt | \
@@ -210,8 +215,8 @@ $(RUNTIME):
 	if ! grep -qsF '$(CURDIR)/$(VENV)' $(VENV)/bin/activate || ! $(VENV)/bin/python -c "$$usable"; \
 	then $(PYTHON) -m venv --clear $(VENV); fi
 	@echo "[2/5] the pinned packages"
-	@grep '^setuptools==' requirements.$(LOCK) | $(PINNED)
-	@grep -Ev '^(torch|fairseq-fixed)==' requirements.$(LOCK) | $(PINNED)
+	@grep -E '^(setuptools|uv)==' requirements.$(LOCK) | $(PINNED)
+	@grep -Ev '^(torch|fairseq-fixed|setuptools|uv)==' requirements.$(LOCK) | $(PINNED_LIST)
 	@echo "[3/5] torch"
 	@# Without a hash: each index has builds of its own, with dependencies of their own for CUDA.
 	@$(PIP_INSTALL) --constraint requirements.txt "$$(grep -o '^torch==[^ ]*' requirements.txt)"
@@ -221,16 +226,16 @@ $(RUNTIME):
 	DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/build.cfg $(PINNED) || { \
 	    echo "fairseq needs a C++ compiler and Python's headers (g++ and python3-dev)" >&2; exit 1; }
 	@echo "[5/5] fairseq_plugins"
-	@$(PIP_INSTALL) -q --no-build-isolation --no-deps -e .
-	@# Writes the bytecode of what every training imports.
-	@$(VENV)/bin/python -c 'import fairseq_plugins.registration'
+	@# Beside the kernel's compilation, the bytecode of what every training imports is written.
+	@$(VENV)/bin/python -c 'import fairseq_plugins.registration' & \
+	$(PIP_INSTALL) -q --no-build-isolation --no-deps -e . && wait $$!
 	@rm -f $(VENV)/.runtime-* $(VENV)/.dev-*
 	@touch $@
 
 $(DEV): $(RUNTIME)
 	@echo "tools for tests and lint"
-	@grep -Ev '^(wandb|triton)==' requirements-dev.$(LOCK) | $(PINNED)
+	@grep -Ev '^(wandb|triton)==' requirements-dev.$(LOCK) | $(PINNED_LIST)
 	@rm -rf $(VENV)/wandb
-	@grep '^wandb==' requirements-dev.$(LOCK) | $(PINNED) --target $(VENV)/wandb
+	@grep '^wandb==' requirements-dev.$(LOCK) | $(PINNED_LIST) --target $(VENV)/wandb
 	@rm -f $(VENV)/.dev-*
 	@touch $@
