@@ -1,7 +1,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help quick-tests quickstart rehearse-paper report docs lock test-browser test coverage test-slow test-triton test-native test-hub test-newest release-check test-gpu test-slurm test-slurm-quick bench bench-gpu lint setup wheelhouse clean
+.PHONY: help quickstart rehearse-paper report docs lock test-browser test coverage test-slow test-triton test-native test-hub test-newest release-check test-gpu test-slurm test-slurm-quick bench bench-gpu lint setup wheelhouse clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -54,13 +54,10 @@ quickstart: $(RUNTIME) ## set up, generate the corpus, train and print the toy t
 rehearse-paper: $(RUNTIME) ## set up, build every model of scale paper without numbers, train one of each kind for three updates in up to eight processes
 	PATH="$(VENV_BIN):$$PATH" $(VENV)/bin/python -m fairseq_plugins rehearse --train lm,mlm,mt
 
-# Without make's flags: tests call it too.
-QUICK_TESTS = MAKEFLAGS= PATH="$(VENV_BIN):$$PATH" OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest \
+QUICK_TESTS = PATH="$(VENV_BIN):$$PATH" OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest \
     -n $(TEST_WORKERS) --dist worksteal --durations 20 \
     -m "not slow and not triton and not gpu and not browser and not slurm"
-test: lint quick-tests ## set up, lint, and run all tests but the slow ones and those of the GPU kernel
-
-quick-tests: $(DEV)
+test: lint ## set up, lint, and run all tests but the slow ones and those of the GPU kernel
 	$(QUICK_TESTS)
 
 coverage: $(DEV) ## run the same tests, show which branches none of them takes (htmlcov/index.html)
