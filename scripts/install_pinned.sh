@@ -19,7 +19,10 @@ cat >"$list"
 index="${PIP_INDEX_URL:-$("$python" -m pip config get global.index-url 2>/dev/null || true)}"
 [[ -z $index ]] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$index}"
 export VIRTUAL_ENV="$environment" UV_HTTP_TIMEOUT="${UV_HTTP_TIMEOUT:-30}" UV_HTTP_RETRIES="${UV_HTTP_RETRIES:-1}"
-if [[ -x $uv ]] && "$uv" pip install "${options[@]}" -r "$list" 2>"$list.log"; then
-    exit
+if [[ -x $uv ]]; then
+    if "$uv" pip install "${options[@]}" -r "$list" 2>"$list.log"; then
+        exit
+    fi
+    echo "uv cannot install these, pip goes on: $(grep -m 1 . "$list.log")" >&2
 fi
 "$python" -m pip --disable-pip-version-check install --no-compile "${options[@]}" -r "$list"

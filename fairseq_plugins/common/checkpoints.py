@@ -182,12 +182,22 @@ def model_options(path: Path, checkpoint: Mapping[str, Any]) -> Any:
     return options
 
 
+def as_mapping(options: Any) -> Any:
+    """Return a Namespace, which holds fairseq's options without a dataclass, as a mapping."""
+    return vars(options) if isinstance(options, argparse.Namespace) else options
+
+
+def option_of(section: Any, name: str) -> Any:
+    """Return an option of a mapping, a dataclass or a Namespace; None if missing."""
+    get = getattr(section, "get", None)
+    return get(name) if get else getattr(section, name, None)
+
+
 def _require_plain(path: Path, name: str, value: Any, depth: int = 0) -> None:
     """Reject options that OmegaConf would resolve; fairseq never writes such options."""
     if depth > _DEEPEST:
         raise DamagedCheckpoint(path, f"its options are nested more than {_DEEPEST} deep")
-    if isinstance(value, argparse.Namespace):
-        value = vars(value)
+    value = as_mapping(value)
     if isinstance(value, Mapping):
         for key, inner in value.items():
             _require_plain(path, name, key, depth + 1)

@@ -13,6 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.checkpoints import option_of
 from fairseq_plugins.common.dictionaries import MASK, SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.common.errors import CheckpointError
 
@@ -119,5 +120,4 @@ def find_dictionary(checkpoint: Path, state: Mapping[str, Any], name: str) -> Pa
 
 def find_option(state: Mapping[str, Any], section: str, name: str) -> Any:
     """Return an option of a checkpoint's configuration; None if missing."""
-    options = (state.get("cfg") or {}).get(section) or {}
-    return options.get(name) if hasattr(options, "get") else getattr(options, name, None)
+    return option_of((state.get("cfg") or {}).get(section), name)

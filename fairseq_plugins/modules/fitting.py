@@ -9,7 +9,6 @@ import logging
 import math
 import re
 import warnings
-from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from fairseq import models
 from fairseq.data import Dictionary
 from omegaconf import OmegaConf
 
+from fairseq_plugins.common.checkpoints import as_mapping
 from fairseq_plugins.common.dictionaries import MASK
 from fairseq_plugins.common.errors import CheckpointError, OptionError
 from fairseq_plugins.common.vocabulary import (
@@ -128,7 +128,7 @@ def _require_bounded(path: Path, config: Mapping[str, Any]) -> None:
 
 def _numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:
     """Yield the numbers in nested options with their names."""
-    value = vars(value) if isinstance(value, Namespace) else value
+    value = as_mapping(value)
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _numbers(f"{name}.{key}", inner)
@@ -201,8 +201,7 @@ class _Task(SimpleNamespace):
     def __init__(self, config: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
         name = config["model"]["_name"]
         source, target = (_symbols(weights, table, name) for table in _TABLES[name])
-        given = config.get("task") or {}  # a Namespace of fairseq's tasks without a dataclass
-        given = vars(given) if isinstance(given, Namespace) else given
+        given = as_mapping(config.get("task") or {})
         options = {"tokens_per_sample": None, "data": "", **given}
         super().__init__(
             cfg=SimpleNamespace(**options), source_dictionary=source, target_dictionary=target

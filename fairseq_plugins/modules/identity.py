@@ -12,7 +12,7 @@ from typing import Any
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
 
 from fairseq_plugins.attention import ATTENTIONS
-from fairseq_plugins.common.checkpoints import model_options
+from fairseq_plugins.common.checkpoints import model_options, option_of
 from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.encodings import PositionEncoding, get_entry
 from fairseq_plugins.encodings.registry import split_options
@@ -196,12 +196,6 @@ def _distinctive_name(site: AttentionSite, other: AttentionSite) -> str:
         for name in _other_options(part, other_parts[part.kind])
     ]
     return f"`{', '.join(changed) or '+'.join(part.name for part in parts) or 'none'}`"
-
-
-def option_of(section: Any, name: str) -> Any:
-    """Return an option; fairseq holds those of parts without a dataclass in a Namespace."""
-    get = getattr(section, "get", None)
-    return get(name) if get else getattr(section, name, None)
 
 
 class Options:

@@ -10,8 +10,8 @@ from typing import Any
 from fairseq import utils
 
 from fairseq_plugins.common.binarised import check_split, is_mapped
+from fairseq_plugins.common.checkpoints import option_of
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.modules.identity import option_of
 from fairseq_plugins.modules.restored import checkpoint_options
 
 _LARGEST = 2**31 - 1

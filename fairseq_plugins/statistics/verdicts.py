@@ -189,21 +189,20 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
     second = [sides[1][row] for row in evidence.second]
     is_other = bool(evidence.second_attention or evidence.second_metric)
     spread = pooled_spread([*sides[0].values(), *(sides[1].values() if is_other else ())])
+    begins = begins_at(evidence)
     if evidence.of_every or evidence.of_most:
-        begins = begins_at(evidence)
         moved = [{seed: value - begins for seed, value in row.items()} for row in first]
         each = [difference(moved, [row], spread) for row in second]
         exceptions = (len(second) - 1) // 2 if evidence.of_most else 0
         verdict = _of_several(evidence, each, exceptions)
         assert verdict.estimate is not None
         return replace(verdict, estimate=verdict.estimate.moved(lambda x: x + begins))
-    found, begins = difference(first, second, spread), begins_at(evidence)
-    enough = enough_seeds(found, log1p(begins / 100) if evidence.relative else begins)
+    paired = found = difference(first, second, spread)
+    unit = ""
     if evidence.relative:
-        found = found.moved(lambda x: 100 * expm1(x))
+        found, unit, begins = paired.moved(lambda x: 100 * expm1(x)), "%", log1p(begins / 100)
     word = word_of(found, evidence.claimed, evidence.by)
-    unit = "%" if evidence.relative else ""
-    enough = enough if word == UNDECIDED else None
+    enough = enough_seeds(paired, begins) if word == UNDECIDED else None
     digits = _digits(evidence.table, metric)
     corrected = None if is_other else _corrected(evidence, numbers)
     return Verdict(word, found, unit, digits, enough=enough, corrected=corrected)
