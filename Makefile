@@ -204,6 +204,8 @@ TOO_OLD = import sys; v = sys.version_info; v >= (3, 11) or sys.exit( \
 
 # fairseq is compiled here, two modules at once, without debug information and with optimisation of
 # those modules alone that ask for it (-g0 -O0): the others serve models that nothing here uses.
+# Two at once would overwrite the one build.ninja of PyTorch's build, so it finds a ninja that fails
+# and calls the compiler itself.
 $(RUNTIME):
 	@command -v $(PYTHON) >/dev/null || { echo "no $(PYTHON) here; set PYTHON" >&2; exit 1; }
 	@$(PYTHON) -c '$(TOO_OLD)'
@@ -218,9 +220,12 @@ $(RUNTIME):
 	@# Without a hash: each index has builds of its own, with dependencies of their own for CUDA.
 	@$(PIP_INSTALL) --constraint requirements.txt "$$(grep -o '^torch==[^ ]*' requirements.txt)"
 	@echo "[4/5] fairseq, compiled in one to three minutes"
-	@printf '[build_ext]\nparallel = 2\n' > $(VENV)/build.cfg
+	@mkdir -p $(VENV)/build
+	@printf '[build_ext]\nparallel = 2\n' > $(VENV)/build/build.cfg
+	@printf '#!/bin/sh\nexit 1\n' > $(VENV)/build/ninja && chmod +x $(VENV)/build/ninja
 	@grep '^fairseq-fixed==' requirements.$(LOCK) | CFLAGS="-g0 -O0 $${CFLAGS:-}" \
-	DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/build.cfg $(PINNED) || { \
+	CXXFLAGS="-g0 -O0 $${CXXFLAGS:-}" PATH="$(CURDIR)/$(VENV)/build:$$PATH" \
+	DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/build/build.cfg $(PINNED) || { \
 	    echo "fairseq needs a C++ compiler and Python's headers (g++ and python3-dev)" >&2; exit 1; }
 	@echo "[5/5] fairseq_plugins"
 	@# Beside the kernel's compilation, the bytecode of what every training imports is written.
