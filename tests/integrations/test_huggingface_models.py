@@ -73,6 +73,15 @@ def test_its_own_rope_swapped_for_ours_gives_its_logits(family, options) -> None
     assert torch.equal(generate(model, inputs[1]), told)
 
 
+def test_a_model_of_the_same_configuration_keeps_its_encoding() -> None:
+    model = make("llama")
+    other = type(model)(model.config).eval()
+    before = logits(other, input_ids=words())
+    swap(model, "alibi")
+    torch.testing.assert_close(logits(other, input_ids=words()), before)
+    assert type(type(other)(other.config)) is type(other)
+
+
 def sharing(share: float, head_dim: int):
     """A GPT-NeoX that rotates a share of the features of a head."""
     rope = {**PLAIN_ROPE, "partial_rotary_factor": share}

@@ -6,6 +6,7 @@ them with transformers' Auto classes, so that ``AutoModelForCausalLM.from_pretra
 Without this package transformers rejects the unknown type instead of loading a part of the weights.
 """
 
+import copy
 from functools import cache
 from typing import Any
 
@@ -110,9 +111,19 @@ def become_positional(model: PreTrainedModel, settings: EncodingSettings) -> Non
         if modules.reads_projections:
             check_projections(model, modules.structure, calls)
         theirs: Any = type(model)
+        _separate_config(model)
         model.config.__class__ = config_class(theirs.config_class)
         model.__class__ = model_class(theirs)
     install(model, modules.to(model.dtype), settings)
+
+
+def _separate_config(model: PreTrainedModel) -> None:
+    """Copy a model's configuration, which it may share with models that keep their encoding."""
+    shared = model.config
+    own = copy.deepcopy(shared)
+    for module in model.modules():
+        if getattr(module, "config", None) is shared:
+            module.config = own
 
 
 def register() -> None:
