@@ -74,7 +74,9 @@ class SoftmaxAttention(Attention):
 
     @property
     def _biases(self) -> list[PositionEncoding]:
-        return self.encoding.parts_with("attn_bias") if self.encoding is not None else []
+        if self.encoding is None or "attn_bias" not in self.hooks:
+            return []
+        return self.encoding.parts_with("attn_bias")
 
     def fold_basis_(self, *projections: nn.Module) -> None:
         for part in parts_to_fold(self.encoding) if self.encoding is not None else ():
@@ -234,8 +236,8 @@ class SoftmaxAttention(Attention):
             return softmax_with_weights(
                 q, k, v, (relative, added), hidden, scale=self.scale, dropout=self._dropout
             )
-        by_head = not self._dropout and can_go_by_head(q, k)
-        alone = decay is None and attn_mask is None and not causal and len(self._biases) == 0
+        by_head = torch.is_grad_enabled() and not self._dropout and can_go_by_head(q, k)
+        alone = decay is None and attn_mask is None and not causal and not self._biases
         if by_head and alone and has_gradient(relative) and "key_padding_mask" not in state:
             output = softmax_by_head(q, k, v, relative, scale=self.scale, share=self.scale)
             return output, None, None
@@ -318,9 +320,8 @@ class SoftmaxAttention(Attention):
         k = used_rows(state, "content_k" if "content_k" in state else "k")
         if self._seeing_mask:
             hidden, _ = split_mask(state, attn_mask, None)
-            parts = self.parts
             for index in self._seeing_mask:
-                parts[index].see_mask(hidden)  # type: ignore[operator]
+                self.parts[index].see_mask(hidden)  # type: ignore[operator]
         return self.encoding.relative_logits(q, k, q_positions, state["k_positions"])
 
     def _bias(self, q_positions: Tensor, k_positions: Tensor, shared: SharedPass) -> Tensor | None:
@@ -344,7 +345,6 @@ class SoftmaxAttention(Attention):
         assert self.encoding is not None
         relative = relative_positions(*self._sampled_positions(q_positions, k_positions))
         distance = -relative.clamp(max=0).unsqueeze(1)
-        log_decay = self.encoding.log_decay().view(-1, 1, 1)
-        factor = torch.exp(log_decay * distance) - 1
+        factor = torch.exp(self.encoding.log_decay().view(-1, 1, 1) * distance) - 1
         logits = (self.scale * q) @ k.mT  # scaling first keeps float16 in range
         return logits.to(torch.promote_types(logits.dtype, torch.float32)) * factor

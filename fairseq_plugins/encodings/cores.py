@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from fairseq_plugins.encodings.base import at_least_float32
 from fairseq_plugins.encodings.permutations import PermutationPowers
 from fairseq_plugins.encodings.rotation import Layout, rotate
-from fairseq_plugins.encodings.tables import Constant, Formula, PositionTable
+from fairseq_plugins.encodings.tables import Constant, Formula, PositionTable, once_per_positions
 
 
 class Core(nn.Module):
@@ -57,14 +57,16 @@ class Angles(Core):
     def cos_sin(self, positions: Tensor, theta: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return cos and sin of s theta: (B or 1, T) -> 2 x (B or 1, 1, T, n), at least float32."""
         if self.table is not None:
-            cos, sin = self.table(positions).unbind(-2)
-        else:
-            assert theta is not None
-            # Float64, because float32 loses three digits of an angle at position 10,000.
-            turns = positions.double().unsqueeze(-1) * theta.double()
-            wide = at_least_float32(theta)
-            cos, sin = turns.cos().to(wide), turns.sin().to(wide)
-        return cos.unsqueeze(1), sin.unsqueeze(1)
+            return once_per_positions(self.table, positions, lambda: self._rows(positions))
+        assert theta is not None
+        # Float64, because float32 loses three digits of an angle at position 10,000.
+        turns = positions.double().unsqueeze(-1) * theta.double()
+        wide = at_least_float32(theta)
+        return turns.cos().to(wide).unsqueeze(1), turns.sin().to(wide).unsqueeze(1)
+
+    def _rows(self, positions: Tensor) -> tuple[Tensor, ...]:
+        assert self.table is not None
+        return self.table(positions).unsqueeze(1).unbind(-2)
 
 
 def _cos_sin(positions: Tensor, angles: Formula) -> Tensor:

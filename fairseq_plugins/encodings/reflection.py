@@ -15,7 +15,7 @@ def reflect(x: Tensor, unit: Tensor) -> Tensor:
         x: (..., D).
         unit: u, (D,), of length 1.
     """
-    if unit.requires_grad:
+    if unit.requires_grad or not torch.is_grad_enabled():
         return _reflect(x, unit)
     reflected: Tensor = apply_function(_Reflect, x, unit)
     return reflected

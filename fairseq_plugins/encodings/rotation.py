@@ -62,6 +62,8 @@ def as_complex(x: Tensor) -> Tensor:
 
 def _widen(cos: Tensor, sin: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Pad with angles of 0: (..., n) -> (..., count)."""
+    if cos.size(-1) == count:
+        return cos, sin
     missing = (0, count - cos.size(-1))
     return functional.pad(cos, missing, value=1.0), functional.pad(sin, missing)
 

@@ -27,6 +27,7 @@ _MAX_CACHED = 64  # tensors; the least recently used go first
 _MIN_ROWS = 256
 # Rows of the largest table in the cache; beyond it, each call computes the rows that it needs.
 _MAX_ROWS = 2**17
+_ONCE = "_once"  # attribute of positions: a key with their version, and what was computed from them
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,21 @@ class PositionTable:
             return self.formula(torch.arange(size, dtype=torch.float64, device="cpu"))
 
         return _cached(self, positions.device, size, make)[positions]
+
+
+def once_per_positions(key: Hashable, positions: Tensor, make: Callable[[], Any]) -> Any:
+    """Return what ``make`` computes from these positions, for all layers that share the tensor.
+
+    It is kept as the tensor's attribute until another key or a change in place. In inference mode
+    nothing is kept: backward could not use it later.
+    """
+    if is_recorded(positions) or torch.is_inference_mode_enabled() or positions.is_inference():
+        return make()
+    known, result = getattr(positions, _ONCE, (None, None))
+    if known != (key, positions._version):
+        result = make()
+        setattr(positions, _ONCE, ((key, positions._version), result))
+    return result
 
 
 def power_of_two(size: int) -> int:

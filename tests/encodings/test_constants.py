@@ -5,7 +5,7 @@ import io
 
 import pytest
 import torch
-from test_every_encoding import LENGTH, build, call_hooks, every_encoding
+from test_every_encoding import DIM, HEADS, LENGTH, build, call_hooks, every_encoding
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
@@ -163,6 +163,24 @@ def test_what_is_kept_serves_callers_without_the_modes_it_was_made_in():
     assert table(AT).dtype == constant.on(AT).dtype == torch.float32
     far = torch.tensor([[-3, 10**9]])
     assert table(far).flatten().tolist() == [-6.0, 2e9], "no table of a billion rows"
+
+
+@pytest.mark.parametrize("name", ["rope", "lrpe_type2", "yarn"])
+def test_what_layers_share_follows_a_change_of_positions(name):
+    encoding, at = build(name), AT.clone()
+    before = encoding.transform_query(torch.ones(1, HEADS, LENGTH, DIM), at)
+    at += 3
+    after = encoding.transform_query(torch.ones(1, HEADS, LENGTH, DIM), at)
+    torch.testing.assert_close(after[:, :, :-3], before[:, :, 3:])
+
+
+def test_inference_leaves_nothing_that_training_cannot_use():
+    encoding, at = build("rope"), AT.clone()
+    with torch.inference_mode():
+        encoding.transform_query(torch.ones(1, HEADS, LENGTH, DIM), at)
+    q = torch.ones(1, HEADS, LENGTH, DIM, requires_grad=True)
+    encoding.transform_query(q, at).sum().backward()
+    assert q.grad is not None
 
 
 def test_a_checkpoint_with_the_scalars_of_fire_is_loaded():
