@@ -10,6 +10,7 @@ from benchmarks.bias import biases
 from benchmarks.context import BOTH, select
 from benchmarks.cross_entropy import losses
 from benchmarks.decoding import decoding
+from benchmarks.generation import generation, transformers_version
 from benchmarks.kernels import OURS, causal, figure, memory, scaling
 from benchmarks.models import language_model
 from benchmarks.paper_speed import ROWS, paper_speed
@@ -88,6 +89,17 @@ BENCHMARKS: dict[str, Benchmark] = {
         gpu={"dtype": "bfloat16"},
         quick=_QUICK | {"contexts": [16, 64], "steps": 2},
         minutes=1.5,
+    ),
+    "generation": Benchmark(
+        "generation by a Llama of Hugging Face with a replaced encoding against its own",
+        generation,
+        _MODEL
+        | {"prompt": 128, "tokens": 64, "dtype": "float32"}
+        | {"rows": [["rope", "vanilla"], ["lrpe_type2", "vanilla"], ["rope", "linear"]]},
+        pace=Pace(60.0, 5, 50),
+        quick=_QUICK_MODEL | {"prompt": 8, "tokens": 4},
+        minutes=2.0,
+        more=transformers_version,
     ),
     "lm_step": Benchmark(
         "a language model's whole training step against fairseq's transformer_lm",

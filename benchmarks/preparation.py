@@ -50,7 +50,7 @@ Timed = Callable[[], Sequence[object]]
 def versions() -> Settings:
     """Return the digest of the timed files, and the versions of the libraries."""
     paths = [ROOT / "fairseq_plugins" / name for name in _SOURCES]
-    peers = {name: _version(name) for name in (SACREMOSES, SUBWORD_NMT, TOKENIZERS)}
+    peers = {name: version_of(name) for name in (SACREMOSES, SUBWORD_NMT, TOKENIZERS)}
     return {"source": provenance.digest(ROOT, paths), "peers": peers}
 
 
@@ -88,7 +88,7 @@ def generate_text(seed: int, lines: int, words: int) -> list[str]:
     return text
 
 
-def _version(name: str) -> str | None:
+def version_of(name: str) -> str | None:
     """Return the version of a library, or None."""
     try:
         return importlib.metadata.version(name)
@@ -99,7 +99,7 @@ def _version(name: str) -> str | None:
 def _case(step: str, text: Text, found: Found) -> Case:
     """Compare the implementations of a step; raise Mismatch if ours differs."""
     start = {f"{step} {name}": functools.partial(one, text) for name, one in STEPS[step].items()}
-    if _version(TOKENIZERS) is None and (missing := f"{step} {TOKENIZERS}") in start:
+    if version_of(TOKENIZERS) is None and (missing := f"{step} {TOKENIZERS}") in start:
         del start[missing]
         found.skipped[missing] = f"{TOKENIZERS} is not installed"
     ours = f"{step} {OURS}"

@@ -136,6 +136,8 @@ def ratio_keys(name, device):
     if name == "decoding":
         short, long = settings["contexts"]
         return {f"{a}@{long}/{a}@{short}" for a in ATTENTIONS}
+    if name == "generation":
+        return {f"{encoding} {attention}/own" for encoding, attention in settings["rows"]}
     if name == "lm_step":
         return {f"{a}/transformer_lm@{n}" for a in ATTENTIONS for n in settings["lengths"]}
     if name == "cross_entropy":
