@@ -87,10 +87,19 @@ def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def explicit_softmax(
-    q: Tensor, k: Tensor, v: Tensor, *, bias: Tensor | float = 0.0, causal: bool = True
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    bias: Tensor | float = 0.0,
+    causal: bool = True,
+    scale: float | None = None,
 ) -> Tensor:
-    """Apply the formula of softmax attention, with a bias (B or 1, H, T, T) on the logits."""
-    logits = q @ k.mT * q.size(-1) ** -0.5 + bias
+    """Apply the formula of softmax attention, with a bias (B or 1, H, T, T) on the logits.
+
+    The products are scaled by 1/sqrt(D) unless an encoding says otherwise.
+    """
+    logits = q @ k.mT * (q.size(-1) ** -0.5 if scale is None else scale) + bias
     if causal:
         future = torch.ones(logits.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
         logits = logits.masked_fill(future, float("-inf"))

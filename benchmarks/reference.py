@@ -144,6 +144,7 @@ def _reference(attention: Attention, where: Tensor, causal: bool, context: Conte
         bias: Tensor | float = 0.0
         if encoding is not None and encoding.parts_with("attn_bias"):
             bias = encoding.attn_bias(where, where)
-        return explicit_softmax(q, k, v, bias=bias, causal=causal)
+        scale = None if encoding is None else encoding.logit_scale()
+        return explicit_softmax(q, k, v, bias=bias, causal=causal, scale=scale)
 
     return {"linear": linear, "vanilla": vanilla}[attention.name]

@@ -8,6 +8,7 @@ import torch
 
 from benchmarks import __main__ as program
 from benchmarks import contenders, kernels, table9
+from benchmarks.catalog import BENCHMARKS
 from benchmarks.contenders import (
     CONTENDERS,
     Contender,
@@ -151,6 +152,11 @@ def test_attentions_are_right(attention, context, seeds):
         for causal in (False, True):
             check_attention(attention, context, causal=causal)
     check_decoding(attention, context)
+
+
+@pytest.mark.parametrize("name", BENCHMARKS["bias"].sizes["encodings"])
+def test_attention_with_each_timed_bias_is_right(name):
+    check_attention("vanilla", CPU, encodings=[name], lengths=[19])
 
 
 def test_without_a_compiler_its_kernel_is_left_out(monkeypatch):
