@@ -29,7 +29,9 @@ setup(
             language="c++",
             extra_compile_args=["-O3", "-std=c++17", "-pthread", "-g0"],
             extra_link_args=["-pthread"],
+            py_limited_api=True,  # it uses nothing of Python, so one file serves every version
             optional=True,  # without a compiler PyTorch does the same, more slowly
         )
     ],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

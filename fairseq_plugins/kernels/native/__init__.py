@@ -41,7 +41,7 @@ class _Backward(ctypes.Structure):
 @lru_cache
 def library() -> ctypes.CDLL | None:
     """Load the compiled library; None where it was not built."""
-    for suffix in EXTENSION_SUFFIXES:
+    for suffix in reversed(EXTENSION_SUFFIXES):  # those of every Python before this one's
         path = Path(__file__).parent / f"_linear_attention{suffix}"
         if path.is_file():
             try:
