@@ -78,7 +78,7 @@ def _as_data(args: argparse.Namespace) -> str:
     from fairseq_plugins.experiments import EXPERIMENTS
     from fairseq_plugins.records.tidy import COLUMNS, read_tidy
 
-    tables = [TABLES[name] for name in args.tables or TABLES]
+    tables = [TABLES[name] for name in dict.fromkeys(args.tables or TABLES)]
     rows = [
         row
         for row in read_tidy(

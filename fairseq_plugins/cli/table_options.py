@@ -21,6 +21,7 @@ RESERVED = re.compile(
     r"|checkpoint(\.(save_dir|restore_file|finetune_from_model))?|task(\.data)?"
     r"|distributed_training(\..*)?"
 )
+_PAGES = (".md", ".json", ".png", ".svg")
 TRACKERS = ("tensorboard", "wandb")
 
 _MAX_RUNNING = "with --slurm: jobs of this submission that train at once (default: no limit)"
@@ -38,10 +39,11 @@ def lengths(text: str) -> tuple[int, ...]:
 
 def study_name(text: str) -> str:
     """Parse the name of a study, which is that of a folder beside those of the scales."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", text, re.ASCII) or text in SCALE_NAMES:
+    is_word = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", text, re.ASCII)
+    if not is_word or text in SCALE_NAMES or Path(text).suffix in _PAGES:
         raise argparse.ArgumentTypeError(
             "`--name` must be a word of letters, digits, '-', '_' and '.', and no scale "
-            f"({', '.join(SCALE_NAMES)}), but is {text!r}."
+            f"({', '.join(SCALE_NAMES)}) or page's name ({', '.join(_PAGES)}), but is {text!r}."
         )
     return text
 

@@ -327,7 +327,7 @@ def parse_options(text: str) -> dict[str, str]:
         ValueError: for a word without ``=`` or an option given twice.
     """
     result: dict[str, str] = {}
-    for word in text.split():
+    for word in str(text).split():
         key, equals, value = word.partition("=")
         if not (key and equals and value):
             raise ValueError(

@@ -197,7 +197,7 @@ class Training:
 
         option: fairseq's, which loads it; a resumed training loads checkpoint_last.pt instead.
         """
-        override = f"{option}={other.checkpoint.as_posix()}"
+        override = f"{option}={hydra_word(other.checkpoint.as_posix())}"
         return replace(self, overrides=(*self.overrides, override))
 
     def with_sizes(self, start: PretrainedModel) -> "Training":

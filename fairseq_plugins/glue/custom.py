@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
+from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import read_bytes
 from fairseq_plugins.glue.read import read_lines, read_split
@@ -66,6 +67,8 @@ class _FreeLabels(Labels):
 
     def problem(self, label: str) -> str | None:
         """Describe the error in a label; None if it is valid."""
+        if label in SPECIAL_SYMBOLS:
+            return f"must be none of fairseq's symbols {', '.join(SPECIAL_SYMBOLS)}"
         return None if len(label.split()) == 1 else "must be one word or number"
 
 

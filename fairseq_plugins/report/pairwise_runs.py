@@ -52,6 +52,8 @@ class PairwiseRuns:
     def verdict(self, first: str, second: str) -> str:
         """Say which of two rows is better, in a sentence."""
         estimate = self.estimates[first, second]
+        if estimate.p is None and len(self.seeds) > 1:
+            return f"{first} and {second} differ alike in all {len(self.seeds)} seeds."
         if estimate.p is None:
             return f"One seed of {first} and {second} says nothing of chance."
         if not estimate.is_significant:

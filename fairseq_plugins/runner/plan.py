@@ -16,6 +16,7 @@ from fairseq_plugins.papers import PUBLISHED, TABLES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.recipe import hydra_word
 from fairseq_plugins.records.runs import Run, Study
+from fairseq_plugins.runner.cost_estimates import sides_of
 
 TENSORBOARD = Path("outputs", "tensorboard")
 
@@ -131,7 +132,11 @@ def _check_settings(configs: Path, planned: PlannedRun) -> None:
                 "`--set` must leave optimization.max_update or max_epoch above 0, none negative, "
                 f"but they are {ends['max_update']} and {ends['max_epoch']}."
             )
-    for stack in planned.experiment.stacks(planned.trainings[-1].config["model"]):
+    model = planned.trainings[-1].config["model"]
+    for name in (f"{side}_layers" for side in sides_of(recipe.config["model"])):
+        if model[name] < 1:
+            raise ValueError(f"`--set` must leave model.{name} at 1 or more, not {model[name]}.")
+    for stack in planned.experiment.stacks(model):
         if stack.num_heads < 1:
             raise ValueError(f"`--set` must leave attention heads, but leaves {stack.num_heads}.")
         if stack.width % stack.num_heads:

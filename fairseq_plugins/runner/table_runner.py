@@ -173,7 +173,11 @@ class TableRunner:
             return False
         if result is None:
             return True
-        self.progress.change(planned.run.name, SKIPPED, summary(result))
+        note = summary(result)
+        is_dirty = any(one.endswith("-dirty") for one in (result["commit"], self._context.commit))
+        if is_dirty and result.get("sources") != self._context.sources:
+            note += "; made by other code, --force trains it again"
+        self.progress.change(planned.run.name, SKIPPED, note)
         return True
 
     def _was_made_in_this_job(self, planned: PlannedRun) -> bool:

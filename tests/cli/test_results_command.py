@@ -36,6 +36,11 @@ def test_each_number_is_that_of_its_file(own):
         assert {one["commit"] for one in found.values()} == {result["commit"]}
 
 
+def test_a_table_given_twice_counts_once(own, capsys):
+    text = printed(capsys, "table5", "table5", "--scale", "mini")
+    assert list(csv.DictReader(io.StringIO(text))) == own
+
+
 def test_json_has_the_same_lines(own, capsys):
     found = json.loads(printed(capsys, "table5", "--scale", "mini", "--format", "json"))
     assert [{k: str(v) for k, v in line.items() if k != "value"} for line in found] == [

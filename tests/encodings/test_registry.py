@@ -118,7 +118,7 @@ def test_words_and_python_values_mean_the_same():
 def test_option_strings():
     assert parse_options(" p=identity   rotated=all ") == {"p": "identity", "rotated": "all"}
     assert parse_options("") == {}
-    for text in ("p", "p=", "=identity", "p identity"):
+    for text in ("p", "p=", "=identity", "p identity", {"p": "identity"}):
         with pytest.raises(ValueError, match="`position_encoding_options` must be words like"):
             parse_options(text)
     with pytest.raises(ValueError, match="must not give `p` twice"):

@@ -34,6 +34,7 @@ def test_classes_and_numbers_are_told_by_the_labels(tmp_path):
         (GOOD + "yes\t \n", "line 8: a sentence must not be empty"),
         (GOOD + "\ta cat\n", "line 8: the label must be one word"),
         (GOOD + "very good\ta cat\n", "line 8: the label must be one word"),
+        (GOOD + "<unk>\ta cat\n", "line 8: the label must be none of fairseq's symbols"),
         (GOOD + "perhaps\ta cat\n", "line 8: the class 'perhaps' must have at least 2"),
         (GOOD.encode() + b"yes\t\xff\n", "line 8: not UTF-8"),
         ("label\tsentence\n", "holds no examples"),

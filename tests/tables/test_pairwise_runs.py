@@ -63,6 +63,11 @@ def test_what_chance_can_do_is_said():
     assert "says nothing of chance" in compare(["rope", "xl"], "linear", TABLE_2, one).verdict(
         "rope", "xl"
     )
+    whole = {1: 50.0, 2: 51.0, 3: 53.0}
+    alike = [*results(whole, "rope"), *results(whole, "xl")]
+    assert compare(["rope", "xl"], "linear", TABLE_2, alike).verdict("rope", "xl") == (
+        "rope and xl differ alike in all 3 seeds."
+    )
     with pytest.raises(ValueError, match="no finished run of one seed in common"):
         compare(
             ["rope", "xl"],

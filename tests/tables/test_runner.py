@@ -92,6 +92,16 @@ def test_every_run_gets_a_result_and_the_page_is_rendered(root, planned, capsys)
     assert "results/table2/toy.md" in output
 
 
+def test_a_result_of_changed_code_is_skipped_with_a_word(root, planned, capsys):
+    work(root, planned[:1], FakeFairseq(root))
+    path = root / planned[0].run.result
+    result = json.loads(path.read_text())
+    path.write_text(json.dumps({**result, "commit": "0" * 40 + "-dirty", "sources": "0" * 16}))
+    capsys.readouterr()
+    assert work(root, planned[:1], FakeFairseq(root)) == 0
+    assert "made by other code, --force trains it again" in capsys.readouterr().out
+
+
 def test_done_rows_are_skipped_unless_forced(root, planned, capsys):
     work(root, planned, FakeFairseq(root))
     again = FakeFairseq(root)

@@ -131,7 +131,9 @@ def test_the_same_name_with_other_settings_is_refused(root, configs, capsys):
             "must set optimization.max_update once, but do so 2 times",
         ),
         (["--set", "model.dropout=0", "--set", "model.dropout=1"], "must set model.dropout once"),
+        (["--set", "model.decoder_layers=0"], "must leave model.decoder_layers at 1 or more"),
         (["--name", "mini"], "no scale"),
+        (["--name", "mini.md"], "no scale"),
         (["--name", "../x"], "must be a word"),
         (
             ["--data", "/no/such/folder"],
