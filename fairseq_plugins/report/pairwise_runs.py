@@ -53,7 +53,8 @@ class PairwiseRuns:
         """Say which of two rows is better, in a sentence."""
         estimate = self.estimates[first, second]
         if estimate.p is None and len(self.seeds) > 1:
-            return f"{first} and {second} differ alike in all {len(self.seeds)} seeds."
+            runs = f"{len(self.seeds)} seeds, which says nothing of chance"
+            return f"{first} and {second} do not vary over {runs}."
         if estimate.p is None:
             return f"One seed of {first} and {second} says nothing of chance."
         if not estimate.is_significant:
