@@ -201,22 +201,39 @@ def _not_done(
 def _known_study(root: Path, table: Table, args: argparse.Namespace) -> Study | None:
     """Read a study from its results if only its name is given, and set its scale in `args`.
 
-    Raises OptionError: `--scale` is another one.
+    Raises OptionError: `--scale` or settings are others than the results'.
     """
-    if not args.name or args.data or args.updates or args.set:
+    if not args.name:
         return None
     folder = root / root_folder("results") / table.name / args.name
     metrics = EXPERIMENTS[table.experiment].metrics
     recorded = results.read_results(folder, metrics, lambda text: None)
     if not recorded:
         return None
-    scale = recorded[0]["scale"]
+    if args.data or args.updates or args.set:
+        asked = _study(args, root)
+        if not args.force and all(_differ(results.run_of(one).study, asked) for one in recorded):
+            raise OptionError(
+                f"`--data`, `--updates` and `--set` must be those of study {args.name}, which has "
+                "results; give another `--name`, or `--force` to replace them"
+            )
+        return asked
+    newest = max(recorded, key=lambda result: str(result["finished_at"]))
+    scale = newest["scale"]
     if args.scale not in (None, scale):
         raise OptionError(
             f"`--scale` must be {scale}, the scale of study {args.name}, but is {args.scale}"
         )
     args.scale = scale
-    return results.run_of(recorded[0]).study
+    return results.run_of(newest).study
+
+
+def _differ(one: Study | None, other: Study | None) -> bool:
+    """Return whether two studies have other settings, in whatever order, or only one has data."""
+    if one is None or other is None:
+        return one is not other
+    has_data = (one.data is None, other.data is None)
+    return {*one.overrides} != {*other.overrides} or has_data[0] != has_data[1]
 
 
 def _study(args: argparse.Namespace, root: Path) -> Study | None:

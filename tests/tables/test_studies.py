@@ -183,6 +183,19 @@ def test_the_name_alone_goes_on_with_the_study_there_is(root, configs, capsys):
     assert "scale/lm=toy" in said and "lr_scheduler.warmup_updates=20" in said
 
 
+def test_a_new_row_with_another_setting_is_refused(root, configs, capsys):
+    work(root, planned(configs)[:1])
+    words = ["table2", "--name", "mine", "--scale", "toy", "--rows", "rope", "--dry-run"]
+    other, same = ["--updates", "9"], [w for o in STUDY.overrides for w in ("--set", o)]
+    data = ["--data", str(STUDY.data)] if STUDY.data else []
+    with pytest.raises(SystemExit) as stopped:
+        main([*words, *other, *data], root)
+    assert stopped.value.code == 2
+    assert "must be those of study mine" in " ".join(capsys.readouterr().err.split())
+    assert main([*words, *same, *data], root) == 0
+    assert main([*words, *other, *data, "--force"], root) == 0
+
+
 def test_a_study_of_another_scale_is_refused(root, configs, capsys):
     work(root, planned(configs)[:1])
     words = ["table2", "--name", "mine", "--rows", "rope", "--dry-run"]
