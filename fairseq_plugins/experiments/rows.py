@@ -23,7 +23,7 @@ def has_file(configs: Path, row: str) -> bool:
 def encoding_of(configs: Path, row: str) -> str | None:
     """Return the encoding of a row that differs from Base in it alone; None for other rows.
 
-    Raises ValueError: its file is no YAML.
+    Raises ValueError: its file is no YAML or sets no encoding.
     """
     if not has_file(configs, row):
         return row
@@ -36,6 +36,9 @@ def encoding_of(configs: Path, row: str) -> str | None:
         raise ValueError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict) or "@package" in path.read_text():
         return None
+    if not content.keys() & {"position_encoding", "defaults"}:
+        names = ", ".join(map(str, content)) or "nothing"
+        raise ValueError(f"{path} must set `position_encoding`, but sets {names}")
     return str(content["position_encoding"]) if [*content] == ["position_encoding"] else None
 
 

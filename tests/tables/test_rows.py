@@ -134,7 +134,7 @@ def test_files_that_say_more_are_composed(name, text, section, option, value, tm
     ("text", "message"),
     [
         ("position_encoding: [rope", "model/own.yaml is no YAML: while parsing .* line 1"),
-        ("dropout: 0.1", "wikitext103_lm model=own .* does not compose: .*position_encoding"),
+        ("dropout: 0.1", "model/own.yaml must set `position_encoding`, but sets dropout"),
     ],
 )
 def test_a_file_that_does_not_compose_is_named(text, message, tmp_path):
