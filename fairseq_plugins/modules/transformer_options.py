@@ -138,10 +138,10 @@ def _takes_common_options(config: Any, site: str) -> bool:
 
 
 def check_common_options(config: Any) -> None:
-    """Check that some self-attention uses the options of the common encoding.
+    """Check that some attention takes the common attention, encoding and options of that.
 
     Raises:
-        ValueError: options are given that no self-attention uses.
+        ValueError: one is given that no attention takes.
     """
     words = config.position_encoding_options
     if words and not any(_takes_common_options(config, site) for site in ATTENTION_SITES):
@@ -150,6 +150,16 @@ def check_common_options(config: Any) -> None:
             f"own encoding or options, but is {words!r} instead; use "
             "`encoder_position_encoding_options` and `decoder_position_encoding_options`."
         )
+    defaults = PositionEncodingConfig()
+    for name in ("attention_type", "position_encoding"):
+        value = str(getattr(config, name))
+        taken = {str(getattr(config, f"{site}_{name}")) for site in ATTENTION_SITES}
+        if value != str(getattr(defaults, name)) and not taken & {str(None), value}:
+            raise ValueError(
+                f"`{name}` must be left out if encoder, decoder and cross-attention all set their "
+                f"own, but is {value!r} instead; use `encoder_{name}`, `decoder_{name}` and "
+                f"`cross_{name}`."
+            )
 
 
 def to_transformer_config(options: TransformerOptions) -> TransformerConfig:

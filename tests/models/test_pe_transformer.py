@@ -221,6 +221,19 @@ def test_common_options_that_no_side_takes_are_refused(options: dict[str, str]) 
         build(position_encoding="shaw_keys", position_encoding_options=words, **options)
 
 
+@pytest.mark.parametrize(
+    ("name", "common", "own"),
+    [("attention_type", "linear", "vanilla"), ("position_encoding", "alibi", "rope")],
+)
+def test_what_every_attention_overrides_is_refused(name: str, common: str, own: str) -> None:
+    """It would be ignored in silence."""
+    sides = {f"{side}_{name}": own for side in ("encoder", "decoder")}
+    message = f"`{name}` must be left out if .* is '{common}' instead; use `encoder_{name}`"
+    with pytest.raises(ValueError, match=message):
+        build(**sides, **{name: common})
+    build(**{**sides, "decoder_" + name: None}, **{name: common})
+
+
 def test_a_composed_config_builds_the_same() -> None:
     """What Hydra hands over is no dataclass instance, and may not be added to."""
     options = {**TINY, "encoder_attention_type": "linear", "position_encoding": "lrpe_type3"}
