@@ -17,7 +17,8 @@ SCRIPTS = TABLES | {f.name: table for table in TABLES.values() for f in table.fi
 # Settings that `--set` must not change, since the table sets them by its rows and other options.
 # Whole sections are refused, since they contain such settings.
 RESERVED = re.compile(
-    r"model|model\.(position_encoding|(\w+_)?attention_type)|scale(/\w+)?|run|common(\.(seed|cpu))?"
+    r"model|model\.(((en|de)coder_)?position_encoding|(\w+_)?attention_type)"
+    r"|scale(/\w+)?|run|common(\.(seed|cpu))?"
     r"|checkpoint(\.(save_dir|restore_file|finetune_from_model))?|task(\.data)?"
     r"|distributed_training(\..*)?"
 )

@@ -118,6 +118,7 @@ def test_the_same_name_with_other_settings_is_refused(root, configs, capsys):
         (["--set", "optimization.max_update=-5"], "none negative, but they are -5 and 0"),
         (["--set", "common.seed=3"], "must leave common.seed to the table"),
         (["--set", "model.attention_type=linear"], "must leave model.attention_type"),
+        (["--set", "+model.encoder_position_encoding=alibi"], "must leave model.encoder_position"),
         (["--set", "+model=rope"], "must leave model to the table"),
         (["--set", "decoder_layers"], "must be like key=value"),
         (["--set", "common={seed:7}"], "must leave common to the table"),
