@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 from traceback import walk_tb
 from types import TracebackType
+from typing import Any
 
 from fairseq_plugins.common.data_commands import commands_for
 from fairseq_plugins.common.dictionaries import read_dictionary
 from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.suggestions import did_you_mean
 
 TRACEBACK = "FAIRSEQ_PLUGINS_TRACEBACK"
 _HYDRA = "HYDRA_FULL_ERROR"
@@ -55,6 +57,7 @@ def _short_message(error: BaseException) -> str:
         _lack_of_data(error)
         or _lack_of_cuda(error)
         or _damaged_dictionary(error)
+        or _refused_option(error)
         or _failed_check(error)
     )
 
@@ -99,6 +102,28 @@ def _damaged_dictionary(error: BaseException) -> str:
     except OSError as damage:
         return f"{path}: {damage.strerror}"
     return f"{path}: {error}"
+
+
+def _refused_option(error: BaseException) -> str:
+    """Return the message for an option that fairseq's dataclasses refuse; "" for other errors."""
+    from omegaconf.errors import OmegaConfBaseException
+
+    is_refused = isinstance(error, OmegaConfBaseException) and _sections_of(error)
+    return invalid_option(error) if is_refused else ""
+
+
+def invalid_option(error: Any) -> str:
+    """Return the message of OmegaConf's error about the name or value of an option, in one line."""
+    option = ".".join([*_sections_of(error), str(error.full_key)])
+    known = getattr(error.object_type, "__dataclass_fields__", {})
+    hint = did_you_mean(str(error.key), known) if known and error.key not in known else ""
+    return f"`{option}`: {str(error).splitlines()[0]}.{hint}"
+
+
+def _sections_of(error: BaseException) -> list[str]:
+    """Return the section whose options fairseq completed when an error was raised, if any."""
+    frames = (frame for frame, _ in walk_tb(error.__traceback__))
+    return [str(one.f_locals["k"]) for one in frames if one.f_code.co_name == "add_defaults"]
 
 
 def _failed_check(error: BaseException) -> str:

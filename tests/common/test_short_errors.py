@@ -8,7 +8,7 @@ from fairseq_plugins.common.short_errors import TRACEBACK
 from tests.forks import Command, run_forks
 from tests.integration.helpers import REPOSITORY
 
-pytestmark = pytest.mark.slow  # six commands, each in a process of its own
+pytestmark = pytest.mark.slow  # nine commands, each in a process of its own
 ROUTES = {
     "hydra": (
         "-m fairseq_cli.hydra_train --config-dir {configs} --config-name wikitext103_lm "
@@ -29,6 +29,9 @@ CASES = {  # route, row, data or none for those of the toy, and variables
     "traceback": ("flags", "t5", None, {TRACEBACK: "1"}),
     "others": ("flags", "rope", None, {}),
     "no data": ("hydra", "rope", "data/wikitext-2-mini", {}),
+    "choice": ("hydra", "rope model.feature_map=foo", None, {}),
+    "number": ("hydra", "rope model.decoder_layers=x", None, {}),
+    "key": ("hydra", "rope +model.encoder_layers=1", None, {}),
 }
 NO_GPU = (
     "from fairseq_plugins.common.short_errors import shorten_errors; shorten_errors(); "
@@ -88,6 +91,23 @@ def test_a_recipe_without_its_data_names_the_script(
     last = done.stderr.splitlines()[-1]
     assert "data/wikitext-2-mini/dict.txt does not exist" in last
     assert "first run `scripts/prepare_wikitext2.sh`" in last
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("choice", "`model.feature_map`: Invalid value 'foo', expected one of [elu, relu, "),
+        ("number", "`model.decoder_layers`: Value 'x' of type 'str' could not be converted to Int"),
+        ("key", "`model.encoder_layers`: Key 'encoder_layers' not in 'PETransformerLMConfig'. Did"),
+    ],
+)
+def test_an_option_that_its_type_refuses_ends_in_one_line(
+    case: str, said: str, ended: dict[str, CompletedProcess[str]]
+) -> None:
+    done = ended[case]
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert said in done.stderr.splitlines()[-1]
 
 
 def test_a_recipe_for_gpus_without_one_ends_in_one_line(
