@@ -50,17 +50,25 @@ def check_training(config: Any, task: Any) -> None:
     if checkpoint_options(config) is None:
         return
     root = config._get_root()
+    check_ranges(root)
+    _check_precision(root.get("common") or {})
+    _check_data(root, task)
+
+
+def check_ranges(config: Any) -> None:
+    """Check fairseq's training options (OptionError: naming option, bounds and value)."""
     for name, (lowest, highest) in _BOUNDS.items():
         section, _, key = name.partition(".")
-        given = option_of(root.get(section), key)
-        for value in [given] if isinstance(given, int | float | None) else given:
+        given = option_of(config.get(section), key)
+        values = [given] if isinstance(given, int | float | None) else given
+        if not values:
+            raise OptionError(f"`{name}` must be one number or more, but is {given} instead.")
+        for value in values:
             if value is not None and not lowest <= value <= highest:
                 bounds = f"from {lowest} to {highest}"
                 if highest == sys.float_info.max:
                     bounds = f"at least {lowest} and finite"
                 raise OptionError(f"`{name}` must be {bounds}, but is {value} instead.")
-    _check_precision(root.get("common") or {})
-    _check_data(root, task)
 
 
 def _check_precision(common: Any) -> None:

@@ -5,18 +5,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fairseq.dataclass.configs import FairseqConfig
+
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.base import Scale
 from fairseq_plugins.experiments.devices import GPUS_PER_NODE, Devices
 from fairseq_plugins.experiments.planned import PlannedRun, plan_run
-from fairseq_plugins.experiments.rows import check_rows, default_rows
+from fairseq_plugins.experiments.rows import check_rows, default_rows, encoding_of
 from fairseq_plugins.experiments.training import PretrainedModel, Training
 from fairseq_plugins.papers import PUBLISHED, TABLES
 from fairseq_plugins.papers.tables import Table
-from fairseq_plugins.records.recipe import hydra_word
+from fairseq_plugins.records.recipe import SECTIONS, hydra_word
 from fairseq_plugins.records.runs import Run, Study
 from fairseq_plugins.runner.cost_estimates import sides_of
+from fairseq_plugins.runner.recipe_checks import check_recipe
 
 TENSORBOARD = Path("outputs", "tensorboard")
 
@@ -78,6 +82,8 @@ def plan(
             runs = [Run(table.name, scale.name, name, attention, seed, study) for seed in seeds]
             first = plan_run(configs, runs[0], devices, start)
             _check_settings(configs, first)
+            if encoding_of(configs, name) is None or (study and not planned):
+                _check_options(first)
             error = first.experiment.incompatibility(first.measured[0].config["model"])
             if error is not None:
                 skipped.append(SkippedCell(name, attention, str(error)))
@@ -118,6 +124,11 @@ def _check_settings(configs: Path, planned: PlannedRun) -> None:
     recipe = plan_run(configs, replace(planned.run, study=None), planned.devices).trainings[-1]
     for override in study.overrides:
         section, _, key = override.partition("=")[0].lstrip("+").partition(".")
+        if section not in FairseqConfig.__dataclass_fields__ and not (configs / section).is_dir():
+            raise ValueError(
+                f"`--set` must name an option of {', '.join(SECTIONS)}, or a "
+                f"folder of configs, but names {section!r}."
+            )
         before = recipe.config.get(section, {}).get(key)
         after = planned.trainings[-1].config.get(section, {}).get(key)
         if _type_name(before) is not None and _type_name(after) != _type_name(before):
@@ -144,6 +155,15 @@ def _check_settings(configs: Path, planned: PlannedRun) -> None:
                 f"`--set` must leave a width that {stack.num_heads} attention heads share, but it "
                 f"is {stack.width}."
             )
+
+
+def _check_options(planned: PlannedRun) -> None:
+    """Check the options of a run's last training (ValueError: naming the row and the option)."""
+    for training in planned.trainings[-1:]:
+        try:
+            check_recipe(training.config)
+        except OptionError as error:
+            raise ValueError(f"row {planned.run.row!r}: {error}") from None
 
 
 def _type_name(value: Any) -> str | None:

@@ -145,6 +145,15 @@ def test_a_file_that_does_not_compose_is_named(text, message, tmp_path):
         plan_run(configs, Run("table2", "toy", "own", "vanilla", 1), Devices(0))
 
 
+def test_a_misspelt_option_beside_the_encoding_is_named(tmp_path):
+    configs = tmp_path / "configs"
+    shutil.copytree(CONFIGS, configs)
+    (configs / "model" / "own.yaml").write_text("position_encoding: rope\ndecoder_layrs: 3")
+    message = "row 'own': `model.decoder_layrs`: .* Did you mean 'decoder_layers'"
+    with pytest.raises(ValueError, match=message):
+        plan(configs, TABLE_2, EXPERIMENTS["lm"].scales["toy"], Devices(0), rows=["own"])
+
+
 def test_planning_a_table_composes_few_configurations(tmp_path, monkeypatch):
     """Each takes a fifth of a second."""
     configs = tmp_path / "configs"
