@@ -48,6 +48,14 @@ def test_paper(recipe: str, version: str) -> None:
     assert config.model.position_encoding == "base" and config.model._name == "pe_roberta"
 
 
+def test_fine_tuning_starts_where_the_pretraining_saves() -> None:
+    """Never None, with which fairseq would train from scratch without a word."""
+    saved = compose_recipe(CONFIGS, "wikitext103_mlm", ROPE).checkpoint.save_dir
+    for recipe in ("squad_v1", "squad_v2"):
+        tuned = compose_recipe(CONFIGS, recipe, [*ROPE, "common.seed=4"]).checkpoint
+        assert Path(tuned.finetune_from_model) == Path(saved, "checkpoint_best.pt")
+
+
 @pytest.mark.parametrize("scale", SCALE_NAMES)
 def test_sizes_are_those_of_pretraining(scale: str) -> None:
     """Else a pre-trained checkpoint could not be loaded."""
