@@ -8,6 +8,7 @@ from filecmp import cmpfiles
 from pathlib import Path
 from typing import Any
 
+from fairseq.file_io import PathManager
 from omegaconf import OmegaConf, open_dict
 
 from fairseq_plugins.common.checkpoints import LAST, read_checkpoint
@@ -32,6 +33,8 @@ from fairseq_plugins.modules.stack import THEIR_TABLE
 logger = logging.getLogger(__name__)
 
 _MOST_UPDATES = 2**40
+# With Hydra:
+_BY_ROW = "recipes take the row's own unless checkpoint.finetune_from_model gives another"
 
 
 def checkpoint_options(config: Any) -> Any:
@@ -92,14 +95,27 @@ def check_restored(config: Any, vocabularies: Sequence[Vocabulary], labels: str 
         labels: digest of the class labels in fine-tuning; empty without.
 
     Raises:
-        CheckpointError: model or data differ from the checkpoint's, or the file is damaged or lacks
-            the training state.
+        CheckpointError: model or data differ from the checkpoint's, or the file is missing, damaged
+            or lacks the training state.
     """
     options = checkpoint_options(config)
-    option, file = initial_weights_file(options) if options is not None else ("", None)
+    if options is None:
+        return
+    option, file = initial_weights_file(options)
+    given = options.get("finetune_from_model")
+    if file is None and given and not PathManager.exists(given):
+        raise missing_start(given)
     if file is not None:
         with checkpoint_given_by(option):
             _check_restored(config, vocabularies, labels, options, file)
+
+
+def missing_start(path: str) -> CheckpointError:
+    """Return the error of a missing checkpoint to start from."""
+    return CheckpointError(
+        "`finetune_from_model` or `restore_file` must be an existing checkpoint, but "
+        f"{path} does not exist; {_BY_ROW}"
+    )
 
 
 def _check_restored(
@@ -215,4 +231,6 @@ def _remedy(options: Any, ours: ModelDescription, differing: list[Difference]) -
         other = "use another --finetune-from-model"
     only_encodings = all(d.about == "encoding" for d in differing)
     has_option = ours.model != TRANSLATION
-    return other + (", or --init-from to start from it" if has_option and only_encodings else "")
+    if has_option and only_encodings:
+        other += ", or --init-from to start from it"
+    return f"{other}; {_BY_ROW}" if "finetune" in other else other

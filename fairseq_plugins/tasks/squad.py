@@ -10,8 +10,8 @@ from fairseq.tasks import FairseqTask, register_task
 from omegaconf import II, MISSING
 
 from fairseq_plugins.common.checkpoints import LAST
-from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.option_field import option
+from fairseq_plugins.modules.restored import missing_start
 from fairseq_plugins.squad.dataset import ShuffledDataset, load_windows
 from fairseq_plugins.squad.folder import read_description
 
@@ -70,7 +70,7 @@ class SquadTask(FairseqTask):
             initial = self.cfg.finetune_from_model or self.cfg.restore_file
             resumes = Path(self.cfg.save_dir, LAST).exists()  # without its initial checkpoint
             if initial != LAST and not resumes and not Path(initial).is_file():
-                raise CheckpointError(f"{initial} is missing")
+                raise missing_start(initial)
         model = super().build_model(cfg, from_checkpoint)
         if not hasattr(model, "register_span_head"):
             raise ValueError(

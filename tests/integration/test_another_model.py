@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from fairseq_plugins.common.errors import CheckpointError
 from tests.hostile import naming_another_model
 from tests.integration.helpers import (
     TOKENS_PER_SAMPLE,
@@ -86,8 +87,12 @@ def test_by_hydra_and_from_another_file(rope: Path, data: Path, tmp_path: Path) 
     del start["checkpoint.restore_file"]
     with pytest.raises(
         ValueError, match=f"{HAS_ROPE} `alibi`; use another --finetune-from-model, or"
-    ):
+    ) as error:
         fairseq_train(start)
+    by_row = "recipes take the row's own unless checkpoint.finetune_from_model gives another"
+    assert by_row in str(error.value)
+    with pytest.raises(CheckpointError, match=rf"absent\.pt does not exist; {by_row}"):
+        fairseq_train({**start, "checkpoint.finetune_from_model": tmp_path / "absent.pt"})
 
 
 def test_other_spellings_and_other_training_go_on(rope: Path, data: Path, tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_what_does_not_fit_together_is_refused(trained: Path, tmp_path: Path) ->
 def test_fine_tuning_with_another_dictionary_or_from_nothing_stops(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the dictionary, and by fairseq's own check whether the checkpoint is there."""
+    """By the dictionary, and by whether the checkpoint is there."""
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     other = tmp_path / "Order"
     shutil.copytree(trained / "data" / "Order", other)
