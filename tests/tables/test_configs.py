@@ -44,6 +44,19 @@ def test_other_precisions(precision, flags):
     assert (common.fp16, common.bf16) == flags
 
 
+def test_rows_and_scales_of_ones_own_are_found_elsewhere(tmp_path):
+    """As docs/using.md says."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "x.yaml").write_text("position_encoding: rope\n")
+    (tmp_path / "scale" / "lm").mkdir(parents=True)
+    text = "# @package _global_\nmodel:\n  decoder_layers: 3\n"
+    (tmp_path / "scale" / "lm" / "y.yaml").write_text(text)
+    words = [f"hydra.searchpath=[file://{tmp_path}]", "model=x", "scale=y"]
+    config = compose_recipe(CONFIGS, "wikitext103_lm", words)
+    assert (config.model.position_encoding, config.model.decoder_layers) == ("rope", 3)
+    assert config.checkpoint.save_dir.rstrip("/").endswith("wikitext103_lm/y/x-vanilla-s1")
+
+
 @functools.cache
 def composed(*overrides):
     return compose_recipe(CONFIGS, "wikitext103_lm", overrides)
