@@ -16,7 +16,7 @@ from fairseq_plugins.common.errors import checkpoint_given_by
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import ROOT, data_folder, root_folder
-from fairseq_plugins.data.options import add_folder, add_source, check_folder, program
+from fairseq_plugins.data.options import add_folder, add_force, add_source, check_folder, program
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -32,6 +32,7 @@ def get_parser() -> argparse.ArgumentParser:
     add_folder(parser, "--output", text, default=output)
     text = "pieces of a RoBERTa (default: data/gpt2_bpe)"
     add_folder(parser, "--bpe", text)
+    add_force(parser)
     return parser
 
 
@@ -44,7 +45,8 @@ def _run(args: argparse.Namespace) -> None:
     from fairseq_plugins.integrations.published import prepare_start  # takes seconds
 
     with checkpoint_given_by("--from", "be a usable folder of Hugging Face"):
-        prepare_start(args.output, args.source, args.bpe or data_folder("gpt2_bpe"))
+        tokenizer = args.bpe or data_folder("gpt2_bpe")
+        prepare_start(args.output, args.source, tokenizer, force=args.force)
 
 
 main = command(get_parser, _run)

@@ -8,7 +8,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,30 +33,57 @@ class Folder:
         request: source and settings, which determine its content.
         files: names of the files that it must hold.
         record: name of the record file.
+        sums: sha256 of the splits' files as recorded, for a request without them.
+        force: whether other data may be replaced.
     """
 
     path: Path
     request: Mapping[str, Any]
     files: tuple[str, ...] = DATA_FILES
     record: str = "data.json"
+    sums: Mapping[str, str] = field(default_factory=dict)
+    force: bool = False
 
     def is_done(self) -> bool:
         """Return whether the folder was made by the same request and is complete."""
+        return not self._changes() and all((self.path / name).is_file() for name in self.files)
+
+    def _changes(self) -> list[str]:
+        """Describe how the request differs from that of the data there; empty if it does not."""
         record = read_object(self.path / self.record) or {}
-        return record.get("request") == self.request and all(
-            (self.path / name).is_file() for name in self.files
-        )
+        before = record.get("request")
+        if not isinstance(before, dict):
+            return [f"its {self.record} is damaged"]
+        changes = []
+        for name in {**before, **self.request}:
+            old, new = before.get(name), self.request.get(name)
+            if old != new and isinstance(old or new, dict):
+                old, new = old or {}, new or {}
+                parts = [part for part in {**old, **new} if old.get(part) != new.get(part)]
+                changes.append(f"other {name}: {', '.join(parts)}")
+            elif old != new:
+                changes.append(f"{name} is {old!s:.40}, not {new!s:.40}")
+        splits = record.get("splits") or {}
+        other = [
+            one for one, found in self.sums.items() if splits.get(one, {}).get("sha256") != found
+        ]
+        return [*changes, *([f"other files: {', '.join(other)}"] if other else [])]
 
     def report_done(self) -> None:
         """Print that the folder exists."""
         report(f"{self.path} is already there; remove it to make it anew")
 
-    def refuse_foreign(self) -> None:
-        """Raise DataError if the path holds something not made here."""
+    def refuse_other(self) -> None:
+        """Raise DataError if the path holds something not made here, or other data."""
         occupied = self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
         if occupied and not (self.path / self.record).is_file():
             raise DataError(
                 f"--output {self.path} exists and was not made by this command; move it away"
+            )
+        if occupied and not self.force and (changes := self._changes()):
+            raise DataError(
+                f"--output {self.path} has other data ({'; '.join(changes)}); give another "
+                "--output, or --force to replace it"
             )
 
     def finish(
@@ -82,11 +109,13 @@ def build_folders(
 ) -> Iterator[tuple[Path, list[Folder]]]:
     """Yield a staging folder, as `staging_folder` does, and the folders that are still to be built.
 
-    Raises DataError: a path holds something not made here.
+    Raises DataError: a path holds something not made here, or other data.
     """
     for folder in folders:
-        folder.refuse_foreign()
+        folder.refuse_other()
     with staging_folder(folders[0].path, resume) as work:
+        for folder in folders:
+            folder.refuse_other()  # another process may have made it meanwhile
         missing = [folder for folder in folders if not folder.is_done()]
         for folder in folders:
             if folder not in missing:

@@ -36,6 +36,7 @@ def make_mlm_folder(
     tokenizer: Path | None = None,
     merges: int | None = None,
     dictionary_size: int | None = None,
+    force: bool = False,
 ) -> None:
     """Build a data folder unless the same request has built it before.
 
@@ -48,9 +49,11 @@ def make_mlm_folder(
         tokenizer: tokenizer folder; None to learn one from the training text.
         merges: number of merges to learn.
         dictionary_size: expected size of the dictionary, if known.
+        force: whether to replace a folder of another request.
 
     Raises:
-        DataError: anything missing or damaged; nothing is then written.
+        DataError: anything missing or damaged, or another request's folder; nothing is then
+            written.
     """
     loaded = load_tokenizer(tokenizer) if tokenizer else None
     check_at_least(1, workers=workers)
@@ -65,7 +68,7 @@ def make_mlm_folder(
     }
     names = loaded.files if loaded else FILES
     files = (*DATA_FILES, *(f"{BPE_FOLDER}/{name}" for name in names))
-    with build_folders(Folder(output, request, files)) as (work, missing):
+    with build_folders(Folder(output, request, files, force=force)) as (work, missing):
         for folder in missing:
             (work / "raw").mkdir()
             raw = gather(work / "raw")

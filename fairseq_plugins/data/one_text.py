@@ -27,7 +27,10 @@ def prepare_one_text(text: Path, output: Path, *, merges: int, workers: int) -> 
     folder = output.with_name(f"{output.name}-text") / text.name.partition(".")[0]
     for split, lines in splits.items():
         write_bytes(folder / f"{split}.txt", b"".join(lines))
-    prepare_text(output, folder, chosen={}, tokenizer=None, merges=merges, workers=workers)
+    # The caller names the folder by the text.
+    prepare_text(
+        output, folder, chosen={}, tokenizer=None, merges=merges, workers=workers, force=True
+    )
 
 
 def read_splits(text: Path) -> tuple[dict[str, list[bytes]], int, bool]:

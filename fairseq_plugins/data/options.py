@@ -58,6 +58,12 @@ def add_output(parser: Any, name: str, text: str = "folder to make") -> None:
     add_folder(parser, "--output", text, default=data_folder(name))
 
 
+def add_force(parser: Any) -> None:
+    """Add --force."""
+    text = "replace data of other text or settings in --output"
+    parser.add_argument("--force", action="store_true", help=text)
+
+
 def add_number(parser: Any, option: str, default: int | float, text: str) -> None:
     """Add an option that takes a number of the default's type."""
     parser.add_argument(

@@ -22,6 +22,7 @@ from fairseq_plugins.data.measure import MeasuredText
 from fairseq_plugins.data.options import (
     FEWEST_MERGES,
     add_command,
+    add_force,
     add_number,
     add_output,
     add_source,
@@ -44,6 +45,7 @@ def prepare_published(
     url: str | None = None,
     workers: int = 1,
     mini_merges: int | None = None,
+    force: bool = False,
 ) -> None:
     """Make a data folder of words, and with `mini_merges` also one of subwords.
 
@@ -55,6 +57,7 @@ def prepare_published(
         url: address of the zip; the corpus's own by default.
         workers: number of processes.
         mini_merges: number of BPE merges of the second folder; None to make only the first.
+        force: whether to replace folders of another request.
 
     Raises:
         DataError: anything missing, damaged or different; nothing is then written.
@@ -62,10 +65,10 @@ def prepare_published(
     check_at_least(1, workers=workers)
     check_at_least(FEWEST_MERGES, mini_merges=mini_merges)
     base = {"preparation": PREPARATION_VERSION, "corpus": corpus.name}
-    folders = [Folder(output, {**base, "merges": None})]
+    folders = [Folder(output, {**base, "merges": None}, force=force)]
     if mini_merges is not None:
         mini = output.with_name(output.name + "-mini")
-        folders.append(Folder(mini, {**base, "merges": mini_merges}))
+        folders.append(Folder(mini, {**base, "merges": mini_merges}, force=force))
     if source is not None:
         RawSource(source, corpus).require()
     with build_folders(*folders) as (work, missing):
@@ -80,11 +83,18 @@ def prepare_published(
             _finish(folder, work, raw, corpus.origin(source, url), workers, merges, size)
 
 
-def prepare_toy(output: Path, *, seed: int, sentences: Mapping[str, int], workers: int = 1) -> None:
+def prepare_toy(
+    output: Path,
+    *,
+    seed: int,
+    sentences: Mapping[str, int],
+    workers: int = 1,
+    force: bool = False,
+) -> None:
     """Make the folder of the generated corpus: binarised splits, data.json, and text in raw/."""
     check_at_least(1, workers=workers)
     corpus = generated.describe(seed, sentences)
-    folder = Folder(output, {"preparation": PREPARATION_VERSION, **corpus})
+    folder = Folder(output, {"preparation": PREPARATION_VERSION, **corpus}, force=force)
     with build_folders(folder) as (work, missing):
         if missing:
             raw = generated.write_measured(work / "raw", seed=seed, sentences=sentences)
@@ -147,12 +157,19 @@ def get_parser() -> argparse.ArgumentParser:
 def _add_common_options(parser: argparse.ArgumentParser, name: str) -> None:
     add_output(parser, name)
     add_workers(parser, "processes that binarise")
+    add_force(parser)
 
 
 def _run(args: argparse.Namespace) -> None:
     if args.corpus == "toy":
         sentences = generated.sentences_from(args)
-        prepare_toy(args.output, seed=args.seed, sentences=sentences, workers=args.workers)
+        prepare_toy(
+            args.output,
+            seed=args.seed,
+            sentences=sentences,
+            workers=args.workers,
+            force=args.force,
+        )
     else:
         prepare_published(
             PUBLISHED[args.corpus],
@@ -161,6 +178,7 @@ def _run(args: argparse.Namespace) -> None:
             url=args.url,
             workers=args.workers,
             mini_merges=getattr(args, "mini_merges", None),
+            force=args.force,
         )
 
 

@@ -21,6 +21,7 @@ from fairseq_plugins.data.measure import MeasuredText, copy_and_measure, sha256
 from fairseq_plugins.data.mlm_folders import make_mlm_folder
 from fairseq_plugins.data.options import (
     add_command,
+    add_force,
     add_output,
     add_source,
     add_tokenizer,
@@ -49,6 +50,7 @@ def prepare_text(
     held_out: float = 1.0,
     evaluation_lines: int | None = None,
     workers: int = 1,
+    force: bool = False,
 ) -> None:
     """Make a data folder from a folder of plain text; see `plain_text` and `mlm_folders`.
 
@@ -78,7 +80,9 @@ def prepare_text(
 
     # Only the folder's name: data.json is copied into results, which are shared.
     origin = {"from": source.resolve().name}
-    make_mlm_folder(output, about, gather, origin, workers, tokenizer=tokenizer, merges=merges)
+    make_mlm_folder(
+        output, about, gather, origin, workers, tokenizer=tokenizer, merges=merges, force=force
+    )
 
 
 def prepare_wikitext103(
@@ -90,6 +94,7 @@ def prepare_wikitext103(
     workers: int = 1,
     corpora: Sequence[PublishedCorpus] = (WIKITEXT_103_RAW, WIKITEXT_103),
     dictionary_size: int | None = PUBLISHED_DICTIONARY_SIZE,
+    force: bool = False,
 ) -> None:
     """Make a data folder of WikiText-103 in the subwords of a tokenizer folder.
 
@@ -102,6 +107,7 @@ def prepare_wikitext103(
         corpora: the raw text, which is also the download, and the word-level text that replaces it
             if ``source`` has no raw text.
         dictionary_size: expected size of the dictionary.
+        force: whether to replace a folder of another request.
 
     Raises:
         DataError: anything missing, damaged or different; nothing is then written.
@@ -124,6 +130,7 @@ def prepare_wikitext103(
         workers,
         tokenizer=tokenizer,
         dictionary_size=dictionary_size,
+        force=force,
     )
 
 
@@ -141,13 +148,19 @@ def _corpus_in(source: Path, corpora: Sequence[PublishedCorpus]) -> PublishedCor
 
 
 def prepare_toy(
-    output: Path, *, seed: int, sentences: Mapping[str, int], merges: int, workers: int = 1
+    output: Path,
+    *,
+    seed: int,
+    sentences: Mapping[str, int],
+    merges: int,
+    workers: int = 1,
+    force: bool = False,
 ) -> None:
     """Make a data folder of the generated corpus with subwords learned from it."""
     gather = functools.partial(generated.write_measured, seed=seed, sentences=sentences)
     about = generated.describe(seed, sentences)
     origin = {"generated": about["corpus"]}
-    make_mlm_folder(output, about, gather, origin, workers, merges=merges)
+    make_mlm_folder(output, about, gather, origin, workers, merges=merges, force=force)
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -174,6 +187,7 @@ def _command(
     add_output(parser, folder)
     if name != "gpt2_bpe":
         add_workers(parser, "processes that encode and binarise")
+        add_force(parser)
     return parser
 
 
@@ -238,6 +252,7 @@ def _run(args: argparse.Namespace) -> None:
             sentences=generated.sentences_from(args),
             merges=args.merges,
             workers=args.workers,
+            force=args.force,
         )
     elif args.command == "text":
         learned = args.merges is not None
@@ -250,10 +265,16 @@ def _run(args: argparse.Namespace) -> None:
             held_out=args.held_out,
             evaluation_lines=args.evaluation_lines,
             workers=args.workers,
+            force=args.force,
         )
     else:
         prepare_wikitext103(
-            args.output, args.bpe, source=args.source, url=args.url, workers=args.workers
+            args.output,
+            args.bpe,
+            source=args.source,
+            url=args.url,
+            workers=args.workers,
+            force=args.force,
         )
 
 

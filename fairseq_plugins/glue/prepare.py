@@ -21,6 +21,7 @@ from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.folders import Folder, build_folders, report
 from fairseq_plugins.data.options import (
+    add_force,
     add_output,
     add_tokenizer,
     add_workers,
@@ -60,6 +61,7 @@ class Options:
         seed: seed of the samples.
         workers: processes that binarise.
         disjoint: drop training examples whose first sentence is in another set.
+        force: replace folders of other files or settings.
     """
 
     bpe: Path
@@ -69,6 +71,7 @@ class Options:
     seed: int = 1
     workers: int = 1
     disjoint: bool = False
+    force: bool = False
 
 
 def find_files(task: GlueTask, sources: Sequence[Path]) -> TaskFiles:
@@ -146,11 +149,12 @@ def prepare_files(
             output / found.task.name,
             _request(found.task, splits, tokenizer, options),
             files_of(found.task, tuple(splits)),
+            force=options.force,
         )
         for found, splits in zip(located, texts, strict=True)
     ]
     for folder in folders:
-        folder.refuse_foreign()
+        folder.refuse_other()
     for folder, found, splits in zip(folders, located, texts, strict=True):
         _make(folder, found, splits, tokenizer, options.workers)
     names = [found.task.name for found in located]
@@ -285,6 +289,7 @@ def get_parser() -> argparse.ArgumentParser:
     text = "seed of --max-train, --max-valid and --held-out (default: 1)"
     parser.add_argument("--seed", type=parse_seed, default=1, help=text)
     add_workers(parser, "processes that binarise", default=1)
+    add_force(parser)
     return parser
 
 

@@ -14,6 +14,7 @@ from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data.options import (
     add_counts,
+    add_force,
     add_output,
     add_seed,
     add_tokenizer,
@@ -25,13 +26,15 @@ from fairseq_plugins.glue.prepare import Options, prepare
 from fairseq_plugins.glue.tasks import TOY_GLUE
 
 
-def prepare_toy_glue(output: Path, bpe: Path, *, seed: int, examples: Mapping[str, int]) -> None:
+def prepare_toy_glue(
+    output: Path, bpe: Path, *, seed: int, examples: Mapping[str, int], force: bool = False
+) -> None:
     """Make output/Order and output/Place, as `prepare` does for GLUE."""
     with TemporaryDirectory() as temporary:
         source = Path(temporary) / f"embedded-glue-v{VERSION}-s{seed}"
         source.mkdir()
         write_tasks(source, seed=seed, examples=examples)
-        prepare(TOY_GLUE, output, Options(bpe, seed=seed), [source])
+        prepare(TOY_GLUE, output, Options(bpe, seed=seed, force=force), [source])
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -43,13 +46,14 @@ def get_parser() -> argparse.ArgumentParser:
     add_output(parser, "toy-glue", "where Order/ and Place/ are made")
     add_seed(parser, "examples")
     add_counts(parser, "examples", EXAMPLES, "examples of {split}.tsv")
+    add_force(parser)
     return parser
 
 
 def run(args: argparse.Namespace) -> None:
     """Generate and prepare both tasks."""
     examples = counts_from(args, "examples", EXAMPLES)
-    prepare_toy_glue(args.output, args.bpe, seed=args.seed, examples=examples)
+    prepare_toy_glue(args.output, args.bpe, seed=args.seed, examples=examples, force=args.force)
 
 
 main = command(get_parser, run)

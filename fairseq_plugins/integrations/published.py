@@ -77,13 +77,16 @@ MINILM = PackagedModel(
 RECORD_FILE = "start.json"
 
 
-def prepare_start(output: Path, source: Path | None, tokenizer: Path) -> None:
+def prepare_start(
+    output: Path, source: Path | None, tokenizer: Path, *, force: bool = False
+) -> None:
     """Write a ``pe_roberta`` checkpoint, its dictionary, tokenizer and start.json.
 
     Args:
         output: folder to make.
         source: Hugging Face folder of a BERT or RoBERTa; None for the packaged model.
         tokenizer: folder of GPT-2's tokenizer, for RoBERTa.
+        force: whether to replace another model.
 
     Raises:
         DataError: the package is not installed or has another file, or ``output`` exists and is
@@ -104,7 +107,7 @@ def prepare_start(output: Path, source: Path | None, tokenizer: Path) -> None:
     if config.get("model_type") == roberta.ROBERTA.model_type:
         check_folder(tokenizer, "--bpe")
         request["sha256"]["pieces"] = Gpt2Tokenizer.load(tokenizer).fingerprint()
-    start = Folder(output, request, ("model.pt", "dict.txt"), RECORD_FILE)
+    start = Folder(output, request, ("model.pt", "dict.txt"), RECORD_FILE, force=force)
     with build_folders(start) as (work, wanted):
         if wanted:
             built = work / "start"

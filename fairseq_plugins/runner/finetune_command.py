@@ -154,7 +154,10 @@ def _prepare(args: argparse.Namespace, task: GlueTask, *, adapts: bool) -> Data:
     total = len(read_split(args.data, task, task.split("train")).examples)
     held_out = None if args.valid else custom.held_out_size(total)
     task = replace(task, name="examples")
-    options = glue_prepare.Options(args.start.parent, held_out=held_out, workers=_WORKERS)
+    # Folders are named by their data, so nothing else is replaced.
+    options = glue_prepare.Options(
+        args.start.parent, held_out=held_out, workers=_WORKERS, force=True
+    )
     found = glue_prepare.TaskFiles(task, args.data.parent, paths, ())
     folder = data_folder(name)
     glue_prepare.prepare_files([found], folder, options, pieces)
@@ -174,7 +177,15 @@ def _prepare_text(args: argparse.Namespace, task: GlueTask, output: Path) -> Pat
     raw = output.with_name(f"{output.name}-raw")
     for split, found in split_lines(lines).items():
         write_bytes(raw / f"{split}.txt", b"".join(found))
-    prepare_text(output, raw, chosen={}, tokenizer=args.start.parent, merges=None, workers=_WORKERS)
+    prepare_text(
+        output,
+        raw,
+        chosen={},
+        tokenizer=args.start.parent,
+        merges=None,
+        workers=_WORKERS,
+        force=True,
+    )
     return output
 
 

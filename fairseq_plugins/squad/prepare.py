@@ -17,7 +17,7 @@ from fairseq_plugins.data.options import check_folder
 from fairseq_plugins.data.tokenizers import Tokenizer, load_tokenizer
 from fairseq_plugins.squad import generated
 from fairseq_plugins.squad.baselines import score_baselines
-from fairseq_plugins.squad.examples import SquadFile, read_squad
+from fairseq_plugins.squad.examples import SquadFile, read_bytes, read_squad
 from fairseq_plugins.squad.features import (
     TOY_SIZES,
     FeatureTable,
@@ -82,6 +82,7 @@ def prepare(
     bpe: Path,
     source: Path | None = None,
     sizes: WindowSizes | None = None,
+    force: bool = False,
 ) -> None:
     """Make a data folder from the official files, unless it is made already.
 
@@ -91,19 +92,22 @@ def prepare(
         bpe: folder of the tokenizer.
         source: folder with the files; None to download them beside ``output``.
         sizes: sizes of the windows.
+        force: whether to replace a folder of other files or settings.
 
     Raises:
-        DataError: something is missing, damaged or of another version; nothing is written then.
+        DataError: something is missing, damaged, of another version or in the way; nothing is
+            written then.
     """
     request = {"corpus": f"squad-v{version}", "version": version}
-    origin, files = {"url": ADDRESS}, None
+    origin, files, sums = {"url": ADDRESS}, None, {}
     if source is not None:
         origin, files = {"from": source.resolve().name}, find_files(source, version)
+        sums = {s: hashlib.sha256(read_bytes(path)).hexdigest() for s, path in files.items()}
 
     def gather(_: Path) -> Mapping[str, Path]:
         return files or download_files(output.parent / "downloads", version)
 
-    _make_folder(output, request, origin, bpe, gather, sizes or WindowSizes())
+    _make_folder(output, request, origin, bpe, gather, sizes or WindowSizes(), sums, force=force)
 
 
 def prepare_toy(
@@ -114,6 +118,7 @@ def prepare_toy(
     seed: int,
     texts: Mapping[str, int],
     sizes: WindowSizes | None = None,
+    force: bool = False,
 ) -> None:
     """Make a data folder of generated questions, with `texts[split]` texts."""
     name = f"embedded-questions-v{generated.VERSION}"
@@ -122,7 +127,8 @@ def prepare_toy(
     def gather(work: Path) -> Mapping[str, Path]:
         return generated.write_questions(work, seed=seed, version=version, texts=texts)
 
-    _make_folder(output, request, {"generated": name}, bpe, gather, sizes or TOY_SIZES)
+    origin = {"generated": name}
+    _make_folder(output, request, origin, bpe, gather, sizes or TOY_SIZES, {}, force=force)
 
 
 def _make_folder(
@@ -132,12 +138,19 @@ def _make_folder(
     bpe: Path,
     gather: Gather,
     sizes: WindowSizes,
+    sums: Mapping[str, str],
+    *,
+    force: bool,
 ) -> None:
-    """Make a data folder from files by split; `gather` finds them or writes them to a folder."""
+    """Make a data folder from files by split; `gather` finds them or writes them to a folder.
+
+    sums: sha256 of the files, of those that are known before.
+    """
     tokenizer = load_tokenizer(bpe)
     how = {"pieces": tokenizer.fingerprint(), **asdict(sizes)}
     request = {"preparation": PREPARATION_VERSION, **corpus, **how}
-    with build_folders(Folder(output, request, FILES)) as (work, wanted):
+    made = Folder(output, request, FILES, sums=sums, force=force)
+    with build_folders(made) as (work, wanted):
         for folder in wanted:
             files = gather(work / "files")
             built = work / "built"

@@ -10,6 +10,7 @@ from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data.options import (
     add_counts,
     add_folder,
+    add_force,
     add_number,
     add_seed,
     add_source,
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_folder(parser, "--output", "folder to make (default: data/squad-vVERSION)")
     add_sizes(parser, WindowSizes())
+    add_force(parser)
 
 
 def add_toy_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +47,7 @@ def add_toy_arguments(parser: argparse.ArgumentParser) -> None:
     text = f"texts with {generated.QUESTIONS_PER_TEXT} questions each"
     add_counts(parser, "texts", generated.TEXTS, text)
     add_sizes(parser, TOY_SIZES)
+    add_force(parser)
 
 
 def add_sizes(parser: argparse.ArgumentParser, default: WindowSizes) -> None:
@@ -72,6 +75,7 @@ def run(args: argparse.Namespace) -> None:
         bpe=args.bpe,
         source=args.source,
         sizes=sizes_from(args),
+        force=args.force,
     )
 
 
@@ -88,4 +92,5 @@ def run_toy(args: argparse.Namespace) -> None:
         seed=args.seed,
         texts=texts,
         sizes=sizes_from(args),
+        force=args.force,
     )

@@ -21,6 +21,7 @@ from fairseq_plugins.data.options import (
     add_command,
     add_counts,
     add_folder,
+    add_force,
     add_number,
     add_output,
     add_seed,
@@ -49,6 +50,8 @@ TOY_MERGES = 1_000
 class Settings:
     """Settings of the preparation: number of merges, cleaning, number of processes.
 
+    force: whether to replace a folder of other text or settings.
+
     Raises:
         OptionError: a number is out of range.
     """
@@ -56,6 +59,7 @@ class Settings:
     merges: int
     cleaning: Cleaning = dataclasses.field(default_factory=Cleaning)
     workers: int = 1
+    force: bool = False
 
     def __post_init__(self) -> None:
         check_at_least(1, workers=self.workers)
@@ -70,7 +74,7 @@ class Settings:
             "merges": self.merges,
             "cleaning": dataclasses.asdict(self.cleaning),
         }
-        return Folder(output, request, files_of(languages))
+        return Folder(output, request, files_of(languages), force=self.force)
 
     def build(self, work: Path, languages: tuple[str, str]) -> ParallelBuild:
         return ParallelBuild(work, languages, self.merges, self.cleaning, self.workers)
@@ -116,7 +120,7 @@ def prepare_archived(
         DataError: something is missing, damaged or wrong; nothing is written then.
     """
     folder = settings.folder(output, {"corpus": corpus.name}, corpus.languages)
-    folder.refuse_foreign()
+    folder.refuse_other()
     text = ArchivedText(corpus, source or output.parent / "downloads" / corpus.name)
     if source is not None:
         text.require()
@@ -202,11 +206,12 @@ def _add_common_options(parser: argparse.ArgumentParser, merges: int) -> None:
     text = "length of the longer side over that of the shorter"
     add_number(parser, "--max-ratio", rules.max_ratio, text)
     add_workers(parser, "processes")
+    add_force(parser)
 
 
 def _run(args: argparse.Namespace) -> None:
     cleaning = Cleaning(args.min_length, args.max_length, args.max_ratio)
-    settings = Settings(args.merges, cleaning, args.workers)
+    settings = Settings(args.merges, cleaning, args.workers, args.force)
     if args.command == "files":
         names = {split: getattr(args, f"{split}_prefix") for split in SPLITS}
         default = data_folder(f"{args.source.resolve().name}-{args.src}-{args.tgt}")

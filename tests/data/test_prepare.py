@@ -177,7 +177,9 @@ def test_only_what_differs_is_made_again(raw, corpus, tmp_path, binarised):
     output = tmp_path / "data" / "tiny"
     prepare.prepare_published(corpus, output, source=raw, mini_merges=16)
     full = (output / "data.json").stat().st_mtime_ns
-    prepare.prepare_published(corpus, output, source=raw, mini_merges=17)
+    with pytest.raises(DataError, match=r"tiny-mini has other data \(merges is 16, not 17\)"):
+        prepare.prepare_published(corpus, output, source=raw, mini_merges=17)
+    prepare.prepare_published(corpus, output, source=raw, mini_merges=17, force=True)
     assert len(binarised) == 3
     assert (output / "data.json").stat().st_mtime_ns == full
     (output / "test.idx").unlink()
@@ -251,7 +253,7 @@ def test_data_json_holds_no_path_of_the_machine(raw, corpus, tmp_path, binarised
 def test_toy_folder_keeps_its_text_and_is_made_once(tmp_path, binarised):
     output = tmp_path / "data" / "toy"
     for seed in (1, 1, 2):
-        prepare.prepare_toy(output, seed=seed, sentences=FEW)
+        prepare.prepare_toy(output, seed=seed, sentences=FEW, force=seed == 2)
         about = json.loads((output / "data.json").read_text())
         described = json.loads((output / "raw" / "corpus.json").read_text())
         assert about["request"]["seed"] == described["seed"] == seed
@@ -259,6 +261,8 @@ def test_toy_folder_keeps_its_text_and_is_made_once(tmp_path, binarised):
             text = (output / "raw" / f"{split}.txt").read_bytes()
             assert about["splits"][split]["sha256"] == hashlib.sha256(text).hexdigest()
     assert len(binarised) == 2
+    with pytest.raises(DataError, match=r"toy has other data \(seed is 2, not 1\)"):
+        prepare.prepare_toy(output, seed=1, sentences=FEW)
     assert left_in(output.parent) == ["toy"]
 
 

@@ -135,7 +135,9 @@ def test_learned_pieces_are_kept_and_a_second_call_does_nothing(
     assert about["splits"]["train"]["lines"] == TEXT["train"].count("\n")
     assert prepared(tmp_path / "out", source) == about
     assert len(binarised) == 1
-    assert prepared(tmp_path / "out", source, merges=10)["request"]["merges"] == 10
+    with pytest.raises(DataError, match=r"out has other data \(merges is 20, not 10\); .* --force"):
+        prepared(tmp_path / "out", source, merges=10)
+    assert prepared(tmp_path / "out", source, merges=10, force=True)["request"]["merges"] == 10
     again = tmp_path / "again"
     reused = prepared(again, source, tokenizer=tmp_path / "out" / "bpe", merges=None)
     assert reused["splits"] == json.loads((tmp_path / "out/data.json").read_text())["splits"]
@@ -143,6 +145,25 @@ def test_learned_pieces_are_kept_and_a_second_call_does_nothing(
     prepared(tmp_path / "out", source, merges=10)
     assert len(binarised) == 4
     assert left_in(tmp_path) == ["again", "out"]
+
+
+def test_other_text_replaces_nothing_unless_forced(binarised, tmp_path, capsys) -> None:
+    folder, output = tmp_path / "texts", tmp_path / "out"
+    folder.mkdir()
+    words = ["text", "--from", str(folder), "--merges", "9", "--output", str(output)]
+    (folder / "train.txt").write_text("a cat\n\na dog\n\na bird\n")
+    assert prepare_mlm.main(words) == 0
+    before = (output / "data.json").read_text()
+    (folder / "train.txt").write_text("a cat\n\na dog\n\na fish\n")
+    assert prepare_mlm.main(words) == 2
+    assert "out has other data (other files: train); give" in capsys.readouterr().err
+    assert (output / "data.json").read_text() == before
+    assert prepare_mlm.main([*words, "--force"]) == 0
+    assert (output / "data.json").read_text() != before
+    (output / "data.json").write_text("{")
+    assert prepare_mlm.main(words) == 2
+    assert "its data.json is damaged" in capsys.readouterr().err
+    assert left_in(tmp_path) == ["out", "texts"]
 
 
 def test_workers_change_nothing(source: Path, binarised: list[Path], tmp_path: Path) -> None:

@@ -317,3 +317,8 @@ def test_prepare_from_a_folder(questions: Path, bpe: Path, tmp_path: Path) -> No
     (output / "train.npz").unlink()
     prepare(output, version=version, bpe=bpe, source=source, sizes=SIZES)
     assert features_path(output, "train").is_file()
+    part.write_bytes(raw_path(questions, "valid").read_bytes() + b"\n")
+    with pytest.raises(DataError, match=r"out has other data \(other files: valid\)"):
+        prepare(output, version=version, bpe=bpe, source=source, sizes=SIZES)
+    prepare(output, version=version, bpe=bpe, source=source, sizes=SIZES, force=True)
+    assert raw_path(output, "valid").read_bytes() == part.read_bytes()

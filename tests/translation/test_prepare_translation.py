@@ -178,9 +178,13 @@ def test_a_second_call_does_nothing_and_other_text_is_noticed(raw, tmp_path, bin
         prepare_files(raw, output, LANGUAGES, SETTINGS, NAMES)
     assert len(binarised) == 1
     assert "pair is already there" in capsys.readouterr().out
-    prepare_files(raw, output, LANGUAGES, Settings(61), NAMES)
+    with pytest.raises(DataError, match=r"pair has other data \(merges is 60, not 61\)"):
+        prepare_files(raw, output, LANGUAGES, Settings(61), NAMES)
+    prepare_files(raw, output, LANGUAGES, Settings(61, force=True), NAMES)
     write_lines(raw / "test.de", GERMAN[:2])
-    prepare_files(raw, output, LANGUAGES, Settings(61), NAMES)
+    with pytest.raises(DataError, match=r"pair has other data \(other files: test\.de\)"):
+        prepare_files(raw, output, LANGUAGES, Settings(61), NAMES)
+    prepare_files(raw, output, LANGUAGES, Settings(61, force=True), NAMES)
     assert len(binarised) == 3
     assert (output / "raw" / "test.de").read_bytes() == (raw / "test.de").read_bytes()
     (output / "raw" / "test.de").unlink()
