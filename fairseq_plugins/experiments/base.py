@@ -179,6 +179,10 @@ class Experiment:
                 return error
         return None
 
+    def task_of(self, data: Path) -> dict[str, str]:
+        """Return the options of the task that a prepared folder determines."""
+        return {}
+
     def check_data(self, data: Path, pretraining: Path) -> None:
         """Compare dictionaries with those of the pre-training (ValueError: where they differ)."""
 

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ConfigDict
 
 from fairseq_plugins.common.data_commands import COMMANDS
+from fairseq_plugins.common.files import read_object
 from fairseq_plugins.evaluation.bleu_by_length import LEAST
 from fairseq_plugins.experiments.base import Experiment, Metrics, Scale, Step, scales
 from fairseq_plugins.experiments.training import InitialCheckpoint, Training
@@ -60,6 +61,11 @@ class Translation(Experiment):
         if word == "linear":
             return {"encoder_attention_type": "linear", "decoder_position_encoding": "base"}
         return {"encoder_attention_type": word}
+
+    def task_of(self, data: Path) -> dict[str, str]:
+        request = (read_object(data / "data.json") or {}).get("request") or {}
+        sides = ("source", "target")
+        return {f"{side}_lang": request[side] for side in sides if side in request}
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
         decoded = (

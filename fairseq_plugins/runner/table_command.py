@@ -21,7 +21,12 @@ from fairseq_plugins.experiments.training import PretrainedModel, default_checkp
 from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records import results
-from fairseq_plugins.records.recipe import COMPOSITION_ERRORS, in_a_line
+from fairseq_plugins.records.recipe import (
+    COMPOSITION_ERRORS,
+    hydra_word,
+    in_a_line,
+    record_changed,
+)
 from fairseq_plugins.records.runs import Study
 from fairseq_plugins.runner import phase_times, preflight, slurm_submission, table_run
 from fairseq_plugins.runner.plan import check_devices, check_study, plan, tracked
@@ -102,7 +107,7 @@ def _plan(
 
     Raises one of `COMPOSITION_ERRORS` for a wrong option or missing data.
     """
-    study = _known_study(root, table, args) or _study(args, root)
+    study = _known_study(root, table, args) or _study(args, root, table)
     args.scale = args.scale or "mini"
     scales = EXPERIMENTS[table.experiment].scales
     if args.scale not in scales:
@@ -211,7 +216,7 @@ def _known_study(root: Path, table: Table, args: argparse.Namespace) -> Study | 
     if not recorded:
         return None
     if args.data or args.updates or args.set:
-        asked = _study(args, root)
+        asked = _study(args, root, table)
         if not args.force and all(_differ(results.run_of(one).study, asked) for one in recorded):
             raise OptionError(
                 f"`--data`, `--updates` and `--set` must be those of study {args.name}, which has "
@@ -236,7 +241,7 @@ def _differ(one: Study | None, other: Study | None) -> bool:
     return {*one.overrides} != {*other.overrides} or has_data[0] != has_data[1]
 
 
-def _study(args: argparse.Namespace, root: Path) -> Study | None:
+def _study(args: argparse.Namespace, root: Path, table: Table) -> Study | None:
     """Return the study that the options describe; None for the scale's own recipe.
 
     Raises OptionError: a setting is given twice, of which Hydra would use the last.
@@ -253,7 +258,20 @@ def _study(args: argparse.Namespace, root: Path) -> Study | None:
             f"{keys.count(twice[0])} times"
         )
     data = None if args.data is None else from_root(args.data.absolute(), root)
+    of_data = _task_of_data(args, root, table)
+    overrides += [f"{key}={hydra_word(of_data[key])}" for key in of_data if key not in keys]
     return Study(args.name or "own", tuple(overrides), data)
+
+
+def _task_of_data(args: argparse.Namespace, root: Path, table: Table) -> dict[str, str]:
+    """Return the settings of the task that `--data` determines and the recipe has otherwise."""
+    experiment, scale = EXPERIMENTS[table.experiment], args.scale or "mini"
+    options = experiment.task_of(args.data) if args.data else {}
+    if not options or scale not in experiment.scales:
+        return {}
+    words = (f"{experiment.scale_group}={scale}",)
+    recipe = record_changed(configs_folder(root).resolve(), experiment.recipe, words, ())["task"]
+    return {f"task.{key}": value for key, value in options.items() if value != recipe[key]}
 
 
 def _check_own_data(folder: Path, files: Sequence[str]) -> None:

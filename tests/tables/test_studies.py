@@ -1,6 +1,7 @@
 """Tables on one's own data, budget and settings, and results that came with the repository."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -89,6 +90,23 @@ def test_data_of_ones_own_is_trained_and_measured_on(root, configs, tmp_path_fac
     text = (root / one.run.result).read_text()
     assert str(own.parent) not in text and '"data": "my text"' in text
     assert "- data: `my text`" in (root / "results" / "table2" / "mine.md").read_text()
+
+
+def test_languages_are_those_of_the_data_unless_set(root, capsys):
+    data = root / "data" / "pairs"
+    data.mkdir()
+    words = ["table4", "--data", str(data), "--rows", "rope", "--attention", "vanilla", "--dry-run"]
+
+    def languages(source: str, target: str, *more: str) -> list[str]:
+        record = {"request": {"source": source, "target": target}}
+        (data / "data.json").write_text(json.dumps(record))
+        assert main([*words, *more], root) == 0
+        return re.findall(r"task\.\w+_lang=(\w+)", capsys.readouterr().out)
+
+    assert languages("fr", "it") == ["fr", "it"]
+    assert languages("en", "de") == [], "the recipe's own"
+    assert languages("en", "de", "--scale", "toy") == ["en", "de"]
+    assert languages("de", "it", "--set", "task.source_lang=fr") == ["fr", "it"]
 
 
 def test_the_same_name_with_other_settings_is_refused(root, configs, capsys):
