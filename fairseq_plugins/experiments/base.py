@@ -180,7 +180,10 @@ class Experiment:
         return None
 
     def task_of(self, data: Path) -> dict[str, str]:
-        """Return the options of the task that a prepared folder determines."""
+        """Return the options of the task that a prepared folder determines.
+
+        Raises OptionError: the folder is of another task.
+        """
         return {}
 
     def check_data(self, data: Path, pretraining: Path) -> None:

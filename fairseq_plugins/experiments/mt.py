@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ConfigDict
 
 from fairseq_plugins.common.data_commands import COMMANDS
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.files import read_object
 from fairseq_plugins.evaluation.bleu_by_length import LEAST
 from fairseq_plugins.experiments.base import Experiment, Metrics, Scale, Step, scales
@@ -63,9 +64,15 @@ class Translation(Experiment):
         return {"encoder_attention_type": word}
 
     def task_of(self, data: Path) -> dict[str, str]:
-        request = (read_object(data / "data.json") or {}).get("request") or {}
-        sides = ("source", "target")
-        return {f"{side}_lang": request[side] for side in sides if side in request}
+        request = (read_object(data / "data.json") or {}).get("request")
+        if not request:
+            return {}
+        if not {"source", "target"} <= {*request}:
+            raise OptionError(
+                "`--data` must be a folder that `fairseq-pe prepare mt` makes, but "
+                f"{data} has no pair of languages"
+            )
+        return {f"{side}_lang": request[side] for side in ("source", "target")}
 
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
         decoded = (

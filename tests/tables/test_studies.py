@@ -107,6 +107,10 @@ def test_languages_are_those_of_the_data_unless_set(root, capsys):
     assert languages("en", "de") == [], "the recipe's own"
     assert languages("en", "de", "--scale", "toy") == ["en", "de"]
     assert languages("de", "it", "--set", "task.source_lang=fr") == ["fr", "it"]
+    (data / "data.json").write_text('{"request": {"corpus": "text"}}')
+    with pytest.raises(SystemExit):
+        main(words, root)
+    assert "prepare mt` makes, but" in capsys.readouterr().err
 
 
 def test_the_same_name_with_other_settings_is_refused(root, configs, capsys):
