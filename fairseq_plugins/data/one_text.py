@@ -55,8 +55,10 @@ def read_splits(text: Path) -> tuple[dict[str, list[bytes]], int, bool]:
     return split_lines(lines), size, is_cut
 
 
-def split_lines(lines: list[bytes]) -> dict[str, list[bytes]]:
+def split_lines(lines: list[bytes], name: str = "--text") -> dict[str, list[bytes]]:
     """Split lines into train, valid and test, the latter two with a twentieth of the bytes each.
+
+    name: of the lines, for errors.
 
     Raises DataError: a split would have no text.
     """
@@ -68,5 +70,9 @@ def split_lines(lines: list[bytes]) -> dict[str, list[bytes]]:
         start += len(line)
     for split, part in splits.items():
         if not b"".join(part).strip():
-            raise DataError(f"--text must have more lines: none is left for {split}")
+            count = sum(1 for line in lines if line.strip())
+            raise DataError(
+                f"{name} must have at least {SHARE} lines of similar length, or none is left for "
+                f"{split}, but has {count}"
+            )
     return splits

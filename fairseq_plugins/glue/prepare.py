@@ -182,7 +182,8 @@ def _read(files: TaskFiles, options: Options) -> dict[str, SplitText]:
     if absent:
         raise DataError(
             f"{files.paths['train']}: none of the {len(train)} examples taken has the label "
-            f"{' or '.join(sorted(absent))}; increase --max-train"
+            f"{' or '.join(sorted(absent))}; "
+            + ("increase --max-train" if options.max_train else "more examples of it are needed")
         )
     return splits
 

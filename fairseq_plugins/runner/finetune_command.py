@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fairseq_plugins.common.cpu import usable_cores
-from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.files import read_bytes, short_stem, write_bytes, write_text
 from fairseq_plugins.common.provenance import commit, describe_data
 from fairseq_plugins.common.root import ROOT, configs_folder, data_folder, from_root, root_folder
@@ -153,6 +153,12 @@ def _prepare(args: argparse.Namespace, task: GlueTask, *, adapts: bool) -> Data:
     name = f"finetune-{short_stem(args.data)}-{'-'.join(one[:6] for one in sums.values())}"
     total = len(read_split(args.data, task, task.split("train")).examples)
     held_out = None if args.valid else custom.held_out_size(total)
+    if held_out is not None and total <= held_out:
+        raise DataError(
+            f"DATA must have at least {held_out + 1} examples, of which {held_out} are held out, "
+            f"or --valid be given, but {args.data} has {total}"
+        )
+    lines = _text_to_adapt_on(args, task) if adapts else None
     task = replace(task, name="examples")
     # Folders are named by their data, so nothing else is replaced.
     options = glue_prepare.Options(
@@ -162,20 +168,26 @@ def _prepare(args: argparse.Namespace, task: GlueTask, *, adapts: bool) -> Data:
     folder = data_folder(name)
     glue_prepare.prepare_files([found], folder, options, pieces)
     text = None
-    if adapts:
-        text = from_root(_prepare_text(args, task, folder.with_name(f"{name}-text")))
+    if lines is not None:
+        text = from_root(_prepare_text(args, lines, folder.with_name(f"{name}-text")))
     sums.pop("test", None)  # predictions change no model
     if args.text:
         sums["text"] = sha256(args.text)
     return Data(task, from_root(folder / task.name), total - (held_out or 0), text, sums)
 
 
-def _prepare_text(args: argparse.Namespace, task: GlueTask, output: Path) -> Path:
-    """Make a folder of the sentences as plain text to adapt on."""
+def _text_to_adapt_on(args: argparse.Namespace, task: GlueTask) -> dict[str, list[bytes]]:
+    """Split the sentences of the examples, and the lines of `--text`, into plain texts."""
     lines = custom.text_lines([args.data], task.splits[0].sentences)
     lines += [*read_text(args.text)] if args.text else []
+    name = "the text to adapt on (the sentences of DATA, and --text FILE)"
+    return split_lines(lines, name)
+
+
+def _prepare_text(args: argparse.Namespace, lines: dict[str, list[bytes]], output: Path) -> Path:
+    """Make a folder of plain text to adapt on."""
     raw = output.with_name(f"{output.name}-raw")
-    for split, found in split_lines(lines).items():
+    for split, found in lines.items():
         write_bytes(raw / f"{split}.txt", b"".join(found))
     prepare_text(
         output,

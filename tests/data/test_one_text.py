@@ -20,8 +20,9 @@ def test_the_end_is_held_out_and_nothing_is_lost():
 
 
 def test_a_text_that_cannot_be_parted_is_refused(tmp_path):
-    with pytest.raises(DataError, match="must have more lines"):
-        split_lines([b"x" * 100_000 + b"\n"])
+    few = "at least 20 lines of similar length, or none is left for valid, but has 1$"
+    with pytest.raises(DataError, match=f"^--text must have {few}"):
+        split_lines([b"x" * 100_000 + b"\n", b" \n"])
     with pytest.raises(DataError, match="must be a file"):
         prepare_one_text(tmp_path / "none", tmp_path / "out", merges=20, workers=1)
     (tmp_path / "short.txt").write_bytes(b"".join(LINES[:10]))

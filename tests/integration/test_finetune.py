@@ -29,6 +29,30 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
+@pytest.mark.parametrize(
+    ("examples", "encoding", "message"),
+    [
+        (
+            "yes\ta\nno\tb\nno\tc\nyes\td\n",
+            "rope",
+            "error: the text to adapt on (the sentences of DATA, and --text FILE) must have at "
+            "least 20 lines of similar length, or none is left for valid, but has 4",
+        ),
+        ("0.5\ta\n1.5\tb\n", "base", "error: DATA must have at least 3 examples, of which 2 are"),
+        (
+            "yes\ta\nno\tb\nno\tc\nyes\td\n",
+            "base",
+            "none of the 2 examples taken has the label yes; more examples of it are needed",
+        ),
+    ],
+)
+def test_too_few_examples_are_told_by_their_number(root, capsys, examples, encoding, message):
+    (root / "own.tsv").write_text(f"label\tsentence\n{examples}")
+    assert finetune.main(["own.tsv", "--encoding", encoding]) == 2
+    assert message in capsys.readouterr().err
+    assert not (root / "data").exists()
+
+
 @pytest.mark.slow
 def test_own_examples_fine_tune_a_start_with_and_without_exchange(root, capsys, monkeypatch):
     monkeypatch.setattr(finetuning, "_NEAR", 1.1)  # which no cosine reaches
