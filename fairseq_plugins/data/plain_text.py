@@ -146,7 +146,7 @@ def _first_lines(documents: Iterable[tuple[int, bytes]], count: int) -> Iterator
 def find_files(
     folder: Path, chosen: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, list[Path]], list[Path]]:
-    """Find the files of every split, and the unused files in the folder.
+    """Find the files of every split, and the unused files and folders of text in the folder.
 
     Args:
         folder: folder with text files.
@@ -178,13 +178,22 @@ def find_files(
     for split in SPLITS:
         if not files[split]:
             files[split] = [path for path in rest if split_of[path] == split]
+    folders = [path for path in sorted(folder.iterdir()) if _has_other_text(path, named)]
     if not files["train"]:
         raise DataError(
             f"{folder} has no text to train on: no file *.txt or *.txt.xz is named for train; "
             "choose one with --train NAME"
+            + (f"; not read: {', '.join(f'{one.name}/' for one in folders)}" if folders else "")
         )
     used = {path for paths in files.values() for path in paths}
-    return files, [path for path in rest if path not in used]
+    return files, [path for path in [*rest, *folders] if path not in used]
+
+
+def _has_other_text(path: Path, named: Sequence[Path]) -> bool:
+    """Return whether a path is a folder, not a hidden one, with text that is not named."""
+    return not path.name.startswith(".") and any(
+        one.name.endswith(SUFFIXES) and one not in named for one in path.rglob("*")
+    )
 
 
 def _split_of(name: str) -> str | None:

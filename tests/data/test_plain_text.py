@@ -34,6 +34,20 @@ def test_names_say_the_split(tmp_path: Path) -> None:
     assert find_files(tmp_path, {})[1] == [tmp_path / "SOURCE.txt", tmp_path / "contest.txt"]
 
 
+def test_folders_of_text_are_told_and_not_read(tmp_path: Path) -> None:
+    for name in ("more/deep", "pictures"):
+        (tmp_path / name).mkdir(parents=True)
+    write(tmp_path / "more/deep", train="b")
+    with pytest.raises(DataError, match=r"is named for train; .*; not read: more/$"):
+        find_files(tmp_path, {})
+    write(tmp_path, one="a")
+    (tmp_path / ".hidden").mkdir()
+    write(tmp_path / ".hidden", train="c")
+    assert find_files(tmp_path, {})[1] == [tmp_path / "more"]
+    chosen = {"train": ["one.txt"], "valid": ["more/deep/train.txt"]}
+    assert find_files(tmp_path, chosen)[1] == []
+
+
 def test_without_such_names_all_is_train(tmp_path: Path) -> None:
     write(tmp_path, one="a", two="b")
     assert found(tmp_path) == {"train": ["one.txt", "two.txt"], "valid": [], "test": []}

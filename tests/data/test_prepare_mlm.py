@@ -149,10 +149,12 @@ def test_learned_pieces_are_kept_and_a_second_call_does_nothing(
 
 def test_other_text_replaces_nothing_unless_forced(binarised, tmp_path, capsys) -> None:
     folder, output = tmp_path / "texts", tmp_path / "out"
-    folder.mkdir()
+    (folder / "more").mkdir(parents=True)
+    (folder / "more" / "a.txt").touch()
     words = ["text", "--from", str(folder), "--merges", "9", "--output", str(output)]
     (folder / "train.txt").write_text("a cat\n\na dog\n\na bird\n")
     assert prepare_mlm.main(words) == 0
+    assert "prepare: not used: more/\n" in capsys.readouterr().out
     before = (output / "data.json").read_text()
     (folder / "train.txt").write_text("a cat\n\na dog\n\na fish\n")
     assert prepare_mlm.main(words) == 2
