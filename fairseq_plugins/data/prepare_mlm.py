@@ -64,8 +64,8 @@ def prepare_text(
         names = ", ".join(path.name for path in files[split])
         report(f"{split}: {names or f'documents of train ({held_out:g}%)'}")
     if others:
-        names = [f"{path.name}/" if path.is_dir() else path.name for path in others]
-        report(f"not used: {', '.join(names)}")
+        unused = [f"{path.name}/" if path.is_dir() else path.name for path in others]
+        report(f"not used: {', '.join(unused)}")
     text = PlainText(files, held_out, evaluation_lines)
     about = {
         "corpus": source.resolve().name,
