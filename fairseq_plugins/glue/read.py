@@ -72,10 +72,12 @@ def read_split(path: Path, task: GlueTask, split: Split) -> SplitText:
 def read_lines(path: Path, data: bytes) -> Iterator[tuple[int, str]]:
     r"""Yield lines with their numbers, from 1 on; only \n and \r\n end one.
 
+    Empty lines at the end are left out.
+
     Raises:
         DataError: with file and line: not UTF-8.
     """
-    for number, line in enumerate(io.BytesIO(data), start=1):
+    for number, line in enumerate(io.BytesIO(data.rstrip(b"\r\n")), start=1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:

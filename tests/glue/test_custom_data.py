@@ -25,6 +25,13 @@ def test_classes_and_numbers_are_told_by_the_labels(tmp_path):
     assert read_task(whole, kind="number").labels.is_number
 
 
+@pytest.mark.parametrize("end", ["\n", "\n\n", "\r\n\r\n"])
+def test_empty_lines_at_the_end_are_no_examples(tmp_path, end):
+    assert read_task(write(tmp_path, GOOD + end)).labels.classes == ("no", "yes")
+    with pytest.raises(DataError, match=r"line 8: must have 2 tab-separated fields, but has 1"):
+        read_task(write(tmp_path, f"{GOOD}{end}no\ta bird\n"))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
