@@ -1,5 +1,6 @@
 """Atomic writing of files, reading of plain or packed ones, and short names."""
 
+import codecs
 import errno
 import gzip
 import itertools
@@ -111,6 +112,12 @@ def find_packed(folder: Path, *names: str) -> Path | None:
 def open_packed(path: Path) -> IO[bytes]:
     """Open a file, unpacked by its suffix; reading may raise `UNPACKING_ERRORS`."""
     return cast(IO[bytes], _OPENERS.get(path.suffix, open)(path, "rb"))
+
+
+def unmarked(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file without its byte-order mark, if it has one."""
+    for number, line in enumerate(lines):
+        yield line if number else line.removeprefix(codecs.BOM_UTF8)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.common.errors import DataError, OptionError
-from fairseq_plugins.common.files import UNPACKING_ERRORS, open_packed
+from fairseq_plugins.common.files import UNPACKING_ERRORS, open_packed, unmarked
 from fairseq_plugins.data.folders import SPLITS
 from fairseq_plugins.data.options import check_folder
 
@@ -25,12 +25,14 @@ Numbering = Callable[[Iterable[bytes]], Iterator[tuple[int, bytes]]]  # document
 def read_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a plain or compressed file, each ending in a line feed.
 
+    A byte-order mark is left out.
+
     Raises DataError: the file is damaged or not UTF-8; names the line.
     """
     number = 0
     try:
         with open_packed(path) as lines:
-            for line in lines:
+            for line in unmarked(lines):
                 number += 1
                 line.decode()
                 yield line if line.endswith(b"\n") else line + b"\n"

@@ -29,6 +29,8 @@ STANDARD_INPUT = "-"
 def read_input(name: str) -> list[str]:
     """Read the lines of a file, or of standard input for `-`; only a line feed ends one.
 
+    A byte-order mark is left out.
+
     Raises:
         DataError: a line is not UTF-8.
     """
@@ -36,7 +38,7 @@ def read_input(name: str) -> list[str]:
     lines = []
     for number, line in enumerate(data.removesuffix(b"\n").split(b"\n") if data else (), start=1):
         try:
-            lines.append(line.decode())
+            lines.append(line.decode("utf-8-sig" if number == 1 else "utf-8"))
         except UnicodeDecodeError as error:
             raise DataError(f"{name}, line {number}: not UTF-8: {error}") from error
     return lines

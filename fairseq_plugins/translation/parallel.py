@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from fairseq_plugins.common.errors import DataError, OptionError
-from fairseq_plugins.common.files import PACKED, find_packed, reading
+from fairseq_plugins.common.files import PACKED, find_packed, reading, unmarked
 from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.translation.moses import printable
 
@@ -91,7 +90,7 @@ def find_texts(
 
 
 def read_pairs(paths: Paths, *, empty_lines: bool) -> Iterator[tuple[bytes, bytes]]:
-    """Yield pairs of lines with their line feeds.
+    """Yield pairs of lines with their line feeds, without byte-order marks.
 
     empty_lines: whether lines may be empty, as in training text, which is cleaned later.
 
@@ -99,7 +98,7 @@ def read_pairs(paths: Paths, *, empty_lines: bool) -> Iterator[tuple[bytes, byte
         DataError: the files differ in length, or a line is empty or not UTF-8.
     """
     with ExitStack() as stack:
-        files = [stack.enter_context(reading(path)) for path in paths]
+        files = [unmarked(stack.enter_context(reading(path))) for path in paths]
         pairs = itertools.zip_longest(*files)
         for number, lines in enumerate(pairs, start=1):
             if None in lines:
@@ -111,7 +110,7 @@ def read_pairs(paths: Paths, *, empty_lines: bool) -> Iterator[tuple[bytes, byte
 
 
 def _raise_length_mismatch(
-    paths: Paths, number: int, lines: Sequence[bytes | None], files: Sequence[IO[bytes]]
+    paths: Paths, number: int, lines: Sequence[bytes | None], files: Sequence[Iterator[bytes]]
 ) -> None:
     longer = 0 if lines[1] is None else 1
     total = number + sum(1 for _ in files[longer])

@@ -129,6 +129,14 @@ def test_a_text_without_empty_lines_is_held_out_by_lines(tmp_path: Path) -> None
     assert b"".join([*found["train"], *found["valid"], *found["test"]]).decode() == "".join(lines)
 
 
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("1\n\ufeff2\n", encoding="utf-8-sig")
+    files = {"train": [tmp_path / "a.txt", tmp_path / "b.txt"]}
+    text = PlainText({**files, "valid": files["train"][:1], "test": files["train"][:1]})
+    assert taken(text)["train"] == "1\n\ufeff2\n\n1\n\ufeff2\n"
+
+
 def test_errors_name_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"fine\n\xff\n")

@@ -1,6 +1,7 @@
 """Preparing translation data: the same tokens as from the tools called one by one, what is left
 behind, what is refused, and what a second or resumed call does."""
 
+import codecs
 import hashlib
 import json
 import lzma
@@ -158,6 +159,14 @@ def test_raw_text_is_kept_untouched(raw, tmp_path, binarised):
             described = about(output)["raw"][split][language]
             assert described["sha256"] == hashlib.sha256(data).hexdigest()
     assert left_in(output / "raw") == ["test.de", "test.en", "valid.de", "valid.en"]
+
+
+def test_a_byte_order_mark_is_no_text(raw, tmp_path, binarised):
+    path = raw / "test.en"
+    text = path.read_bytes()
+    path.write_bytes(codecs.BOM_UTF8 + text)
+    prepare_files(raw, tmp_path / "data" / "pair", LANGUAGES, SETTINGS, NAMES)
+    assert (tmp_path / "data" / "pair" / "raw" / "test.en").read_bytes() == text
 
 
 def test_processes_give_the_same_as_one(raw, tmp_path, binarised):

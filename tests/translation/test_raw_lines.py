@@ -7,6 +7,7 @@ import torch
 from fairseq.data import data_utils
 
 from fairseq_plugins.evaluation.bleu import read_text
+from fairseq_plugins.evaluation.translate import read_input
 from fairseq_plugins.evaluation.translator import Translator
 from fairseq_plugins.modules.identity import TRANSLATION
 from fairseq_plugins.translation.decoding import Decoding
@@ -47,3 +48,9 @@ def test_a_raw_line_has_the_same_pieces_everywhere(
     prepared = data_utils.load_indexed_dataset(str(output / "test.de-en.de"))
     assert [ids.tolist() for ids in encoded] == [ids.tolist() for ids in prepared]
     assert len(encoded) == len(GERMAN)
+
+
+def test_a_byte_order_mark_is_no_input(tmp_path: Path) -> None:
+    path = tmp_path / "new.en"
+    path.write_text("one\n\ufefftwo\n", encoding="utf-8-sig")
+    assert read_input(str(path)) == ["one", "\ufefftwo"]
