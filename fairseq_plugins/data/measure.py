@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -43,6 +43,22 @@ def measure(path: Path) -> MeasuredText:
     """Return the statistics of a file."""
     with path.open("rb") as lines:
         return replace(copy_and_measure(lines, Path(os.devnull)), path=path)
+
+
+def seen_lines(texts: Mapping[str, MeasuredText]) -> dict[str, float]:
+    """Compute the percentage of each other split's lines with text that are lines of train too."""
+    others = {s: Counter(_lines(text.path)) for s, text in texts.items() if s != "train"}
+    known = {line for lines in others.values() for line in lines}
+    seen = {line for line in _lines(texts["train"].path) if line in known}
+    return {
+        split: round(100 * sum(lines[line] for line in seen) / max(lines.total(), 1), 4)
+        for split, lines in others.items()
+    }
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as lines:
+        yield from filter(None, map(bytes.strip, lines))
 
 
 def sha256(path: Path) -> str:

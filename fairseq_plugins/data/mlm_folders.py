@@ -15,7 +15,7 @@ from fairseq_plugins.common.provenance import DATA_FILES
 from fairseq_plugins.data.binarise import binarise
 from fairseq_plugins.data.folders import SPLITS, Folder, build_folders, report
 from fairseq_plugins.data.gpt2_bpe import FILES, learn_gpt2_bpe
-from fairseq_plugins.data.measure import MeasuredText, copy_and_measure
+from fairseq_plugins.data.measure import MeasuredText, copy_and_measure, seen_lines
 from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.data.tokenizers import load_tokenizer
 from fairseq_plugins.data.workers import LineFunction, parallel_map
@@ -75,6 +75,10 @@ def make_mlm_folder(
             for split in SPLITS:
                 if not raw[split].words:
                     raise DataError(f"the {split} split has no text")
+            seen = seen_lines(raw)
+            if any(seen.values()):
+                shares = ", ".join(f"{share:.3g}% of {split}" for split, share in seen.items())
+                report(f"lines that are in train too: {shares}")
             (work / BPE_FOLDER).mkdir()
             if loaded:
                 loaded.copy(work / BPE_FOLDER)
@@ -92,7 +96,7 @@ def make_mlm_folder(
             (work / BPE_FOLDER).rename(built / BPE_FOLDER)
             counts = ", ".join(f"{s} {encoded[s].words:,}" for s in SPLITS)
             summary = f"dictionary of {entries['dictionary_size']} symbols; subwords: {counts}"
-            folder.finish(built, origin, entries, summary)
+            folder.finish(built, origin, {**entries, "seen_lines": seen}, summary)
 
 
 def _learn(merges: int, text: Path, target: Path) -> None:

@@ -168,6 +168,21 @@ def test_other_text_replaces_nothing_unless_forced(binarised, tmp_path, capsys) 
     assert left_in(tmp_path) == ["out", "texts"]
 
 
+def test_lines_of_train_in_other_splits_are_told(binarised, tmp_path, capsys) -> None:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "train.txt").write_text("a cat\na dog\n\na bird\n")
+    (folder / "valid.txt").write_text("\na dog\r\nno\n a dog\n\nyes")
+    (folder / "test.txt").write_text("a fish\n\n")
+    about = prepared(tmp_path / "out", folder)
+    assert about["seen_lines"] == {"valid": 50.0, "test": 0.0}
+    said = "prepare: lines that are in train too: 50% of valid, 0% of test\n"
+    assert said in capsys.readouterr().out
+    (folder / "valid.txt").write_text("no\n")
+    prepared(tmp_path / "other", folder)
+    assert "lines that" not in capsys.readouterr().out
+
+
 def test_workers_change_nothing(source: Path, binarised: list[Path], tmp_path: Path) -> None:
     one = prepared(tmp_path / "one", source, workers=1)
     assert prepared(tmp_path / "two", source, workers=2)["splits"] == one["splits"]
