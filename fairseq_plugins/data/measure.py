@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from fairseq_plugins.data.folders import report
+
 
 @dataclass(frozen=True)
 class MeasuredText:
@@ -45,15 +47,22 @@ def measure(path: Path) -> MeasuredText:
         return replace(copy_and_measure(lines, Path(os.devnull)), path=path)
 
 
-def seen_lines(texts: Mapping[str, MeasuredText]) -> dict[str, float]:
-    """Compute the percentage of each other split's lines with text that are lines of train too."""
-    others = {s: Counter(_lines(text.path)) for s, text in texts.items() if s != "train"}
+def seen_lines(texts: Mapping[str, Path]) -> dict[str, float]:
+    """Compute the percentage of each other split's lines with text that are lines of train too.
+
+    Prints it if it is not 0.
+    """
+    others = {split: Counter(_lines(path)) for split, path in texts.items() if split != "train"}
     known = {line for lines in others.values() for line in lines}
-    seen = {line for line in _lines(texts["train"].path) if line in known}
-    return {
+    seen = {line for line in _lines(texts["train"]) if line in known}
+    shares = {
         split: round(100 * sum(lines[line] for line in seen) / max(lines.total(), 1), 4)
         for split, lines in others.items()
     }
+    if seen:
+        shown = ", ".join(f"{share:.3g}% of {split}" for split, share in shares.items())
+        report(f"lines that are in train too: {shown}")
+    return shares
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -27,7 +27,7 @@ from fairseq_plugins.common.progress import track
 from fairseq_plugins.data.binarise import describe, preprocess
 from fairseq_plugins.data.codes import Codes
 from fairseq_plugins.data.folders import SPLITS, Folder, report
-from fairseq_plugins.data.measure import measure, sha256
+from fairseq_plugins.data.measure import measure, seen_lines, sha256
 from fairseq_plugins.data.merges import count_words, write_codes
 from fairseq_plugins.data.workers import LINES_AT_ONCE, LineFunction, parallel_map
 from fairseq_plugins.translation.moses import Moses
@@ -90,12 +90,13 @@ class ParallelBuild:
     def make(self, folder: Folder, text: ParallelText, origin: Mapping[str, Any]) -> None:
         """Run all steps, then move the result to the folder."""
         self.gather(text)
+        seen = seen_lines({split: self.paths("raw", split)[0] for split in SPLITS})
         self.tokenise()
         self.learn()
         self.apply()
         self.check_lengths(text)
         verdicts = self.clean(("train",) if text.valid else ("train", "valid"))
-        self.binarise(folder, origin, verdicts)
+        self.binarise(folder, origin, {"cleaning": verdicts, "seen_lines": seen})
 
     def gather(self, text: ParallelText) -> None:
         """Check the raw text and copy it to raw/; hold out every 100th pair if needed."""
@@ -223,9 +224,12 @@ class ParallelBuild:
                     out.writelines(itertools.compress(lines, kept))
 
     def binarise(
-        self, folder: Folder, origin: Mapping[str, Any], cleaning: Mapping[str, Any]
+        self, folder: Folder, origin: Mapping[str, Any], measured: Mapping[str, Any]
     ) -> None:
-        """Run fairseq-preprocess and move the finished folder."""
+        """Run fairseq-preprocess and move the finished folder.
+
+        measured: entries of data.json, among them those of the cleaning.
+        """
         built = self.work / "binarised"
         shutil.rmtree(built, ignore_errors=True)
         source, target = self.languages
@@ -235,7 +239,7 @@ class ParallelBuild:
         arguments += ["--destdir", built.name, "--workers", str(self.workers)]
         command = preprocess(self.work, arguments, self.workers)
         about = {
-            "cleaning": cleaning,
+            **measured,
             **self._describe(built),
             "codes": {"merges": self.merges, "sha256": sha256(self.work / "codes")},
             "command": command,
@@ -243,7 +247,7 @@ class ParallelBuild:
         (self.work / "kept").rename(built / "raw")
         (self.work / "codes").rename(built / "codes")
         sizes = ", ".join(f"{lang} {size}" for lang, size in about["dictionary_size"].items())
-        train = cleaning["train"]
+        train = measured["cleaning"]["train"]
         summary = (
             f"{train['kept']} of {train['pairs']} training pairs kept; "
             f"symbols in the dictionaries: {sizes}"

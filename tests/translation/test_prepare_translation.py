@@ -161,6 +161,14 @@ def test_raw_text_is_kept_untouched(raw, tmp_path, binarised):
     assert left_in(output / "raw") == ["test.de", "test.en", "valid.de", "valid.en"]
 
 
+def test_source_lines_of_train_in_other_splits_are_told(raw, tmp_path, binarised, capsys):
+    write_lines(raw / "val.en", [ENGLISH[0], "Another cat."])
+    prepare_files(raw, tmp_path / "data" / "pair", LANGUAGES, SETTINGS, NAMES)
+    assert about(tmp_path / "data" / "pair")["seen_lines"] == {"valid": 50.0, "test": 100.0}
+    said = "prepare: lines that are in train too: 50% of valid, 100% of test\n"
+    assert said in capsys.readouterr().out
+
+
 def test_a_byte_order_mark_is_no_text(raw, tmp_path, binarised):
     path = raw / "test.en"
     text = path.read_bytes()
