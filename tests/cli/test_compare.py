@@ -244,7 +244,7 @@ def test_what_cannot_be_is_refused_before_any_work(root, capsys, words, message)
     [
         (b"", "--text must have at least 20,000 bytes, but"),
         (b"\xb5" * 30_000, "--text must be readable text, but"),
-        (b"x" * 30_000, "--text must have more lines"),
+        (b"x" * 30_000, "--text must have at least 20 lines"),
     ],
 )
 def test_a_text_that_cannot_be_used_is_refused_before_any_work(root, capsys, content, message):
