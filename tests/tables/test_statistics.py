@@ -13,6 +13,7 @@ from fairseq_plugins.statistics.inference import (
     Estimate,
     Spread,
     above,
+    correlation,
     difference,
     enough_seeds,
     holm,
@@ -119,7 +120,9 @@ def test_groups_of_rows_are_compared_by_their_means():
     assert (found.effect, found.seeds) == (pytest.approx((2.0 + 2.75 + 4.0) / 3), 3)
     spread = Spread(1.0, 10)
     two, one = difference(first, [{3: 0.0}], spread), difference(first[:1], [{3: 0.0}], spread)
-    assert two.high - two.low < one.high - one.low
+    # A seed less one, and the mean of two rows of three seeds less one.
+    errors = [np.sqrt(1 / 3 + 1), np.sqrt(2 / 3 / 4 + 1)]
+    assert (two.high - two.low) / (one.high - one.low) == pytest.approx(errors[1] / errors[0])
     with pytest.raises(ValueError, match="has none"):
         difference([], first)
 
@@ -146,6 +149,17 @@ def test_above_a_number_without_seeds():
     single = above({1: 7.0}, 5.0)
     assert (single.effect, single.p) == (2.0, None)
     assert above({1: 7.0}, 5.0, Spread(0.1, 3)).is_significant
+
+
+def test_a_correlation_has_an_interval_from_four_pairs_on():
+    first, second = [1.0, 2.0, 3.0, 4.0], [1.0, 3.0, 2.0, 5.0]
+    found, of_three = correlation(first, second), correlation(first[:3], second[:3])
+    assert found.effect == pytest.approx(np.corrcoef(first, second)[0, 1])
+    # Fisher's transformation has the standard error 1 / sqrt(4 - 3).
+    bounds = np.arctanh(found.effect) + np.array([-1.959964, 1.959964])
+    assert np.arctanh([found.low, found.high]) == pytest.approx(bounds, abs=1e-5)
+    assert (of_three.effect, of_three.low, of_three.p) == (pytest.approx(0.5), None, None)
+    assert correlation(first, [7.0] * 4) is None
 
 
 @given(P_VALUES)
