@@ -33,6 +33,11 @@ class Study:
             "data": None if data is None else data.as_posix(),
         }
 
+    @property
+    def has_bare_data(self) -> bool:
+        """Whether of its data it has the name alone, as `record` keeps of an absolute path."""
+        return self.data is not None and len(self.data.parts) == 1
+
     @classmethod
     def read(cls, recorded: Mapping[str, Any] | None) -> "Study | None":
         """Read it from a result; None for a result of a scale's own recipe."""
@@ -62,6 +67,13 @@ class Run:
         keys = ("table", "row", "attention", "scale", "seed")
         study = {"study": self.study.record()} if self.study else {}
         return {**{key: getattr(self, key) for key in keys}, **study}
+
+    def located_study(self, root: Path) -> dict[str, Any] | None:
+        """Return its study as a journal records it, with its scale and its data's whole path."""
+        if self.study is None:
+            return None
+        data = self.study.data and str(root / self.study.data)
+        return {**self.study.record(), "scale": self.scale, "data": data}
 
     @property
     def name(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fairseq_plugins.common.files import read_object, write_json
 
+_OF_A_STUDY = {"name", "overrides", "data", "scale"}
 JOURNAL_SECONDS = 5.0  # most time that is not counted when a run is killed
 
 
@@ -23,9 +24,12 @@ def _is_valid(content: dict[str, Any]) -> bool:
     """Return whether each entry of a journal has the right type."""
     counts = [*content["updates"].values()] if isinstance(content["updates"], dict) else [None]
     counts += [] if content["job"] is None else [content["job"]]
+    study = content["study"] or dict.fromkeys(_OF_A_STUDY)
     seconds = (content["train_seconds"], content["wall_seconds"])
     return (
         all(isinstance(content[key], dict) for key in ("config", "data"))
+        and isinstance(study, dict)
+        and study.keys() >= _OF_A_STUDY
         and all(type(value) is int and value >= 0 for value in counts)
         and all(type(value) in (int, float) and 0 <= value < math.inf for value in seconds)
         and all(isinstance(content[key], str) for key in ("failed", "log"))
@@ -38,6 +42,7 @@ class Journal:
 
     Keys of `content`:
         config, data: the recorded configuration, and the description of the data.
+        study: from `Run.located_study`.
         updates: of each training by name, in order; 0 if its epochs are limited.
         train_seconds, wall_seconds: time of training alone, and of all commands.
         finished: whether the run has ended.
@@ -53,6 +58,7 @@ class Journal:
         self.content: dict[str, Any] = {
             "config": config,
             "data": data,
+            "study": None,
             "updates": {},
             "train_seconds": 0.0,
             "wall_seconds": 0.0,

@@ -96,6 +96,7 @@ class RunExecution:
         self.folder = context.root / planned.run.folder
         self.data = planned.describe_data(context.root) or {}
         self.journal = self._open_folder()
+        self.journal.content["study"] = self.run.located_study(context.root)
         updates = {t.variant.name: t.max_update for t in planned.trainings}
         self.journal.begin(updates, forced=forced, job=context.options.job)
         if shown_as:

@@ -11,8 +11,7 @@ from typing import NoReturn
 import torch
 
 from fairseq_plugins.common.errors import DataError, OptionError
-from fairseq_plugins.common.provenance import missing_data
-from fairseq_plugins.common.root import configs_folder, from_root, root_folder
+from fairseq_plugins.common.root import configs_folder
 from fairseq_plugins.experiments import EXPERIMENTS, may_start_published
 from fairseq_plugins.experiments.base import Scale
 from fairseq_plugins.experiments.devices import Devices
@@ -20,14 +19,7 @@ from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.experiments.training import PretrainedModel, default_checkpoint
 from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.papers.tables import Table
-from fairseq_plugins.records import results
-from fairseq_plugins.records.recipe import (
-    COMPOSITION_ERRORS,
-    hydra_word,
-    in_a_line,
-    record_changed,
-)
-from fairseq_plugins.records.runs import Study
+from fairseq_plugins.records.recipe import COMPOSITION_ERRORS, in_a_line
 from fairseq_plugins.runner import phase_times, preflight, slurm_submission, table_run
 from fairseq_plugins.runner.plan import check_devices, check_study, plan, tracked
 from fairseq_plugins.runner.run_options import RunOptions
@@ -38,6 +30,7 @@ from fairseq_plugins.runner.run_state import (
     split_published,
     without_untrained,
 )
+from fairseq_plugins.runner.studies import check_own_data, requested_study, study_options
 
 
 def make(
@@ -91,7 +84,7 @@ def _check_start(
     trains_here = not args.slurm and args.stage in ("all", "train")
     try:
         if args.data:
-            _check_own_data(args.data, to_make[0].experiment.data_files)
+            check_own_data(args.data, to_make[0].experiment.data_files)
         preflight.check_ready(
             root, to_make, force=again, jobs=jobs if trains_here else 0, keep=args.keep
         )
@@ -107,7 +100,7 @@ def _plan(
 
     Raises one of `COMPOSITION_ERRORS` for a wrong option or missing data.
     """
-    study = _known_study(root, table, args) or _study(args, root, table)
+    study = requested_study(root, table, args)
     args.scale = args.scale or "mini"
     scales = EXPERIMENTS[table.experiment].scales
     if args.scale not in scales:
@@ -131,7 +124,8 @@ def _plan(
     if args.log:
         planned = [tracked(one, args.log) for one in planned]
     if study is not None:
-        planned = [replace(one, options=(*one.options, *_study_options(args))) for one in planned]
+        own = study_options(study, args, root)
+        planned = [replace(one, options=(*one.options, *own)) for one in planned]
     if args.runs:
         planned = [one for one in planned if one.run.name in args.runs]
     for cell in skipped if args.rows and not args.runs else ():
@@ -201,97 +195,3 @@ def _not_done(
     if published:
         print(describe_published(published, len(planned)))
     return left
-
-
-def _known_study(root: Path, table: Table, args: argparse.Namespace) -> Study | None:
-    """Read a study from its results if only its name is given, and set its scale in `args`.
-
-    Raises OptionError: `--scale` or settings are others than the results'.
-    """
-    if not args.name:
-        return None
-    folder = root / root_folder("results") / table.name / args.name
-    metrics = EXPERIMENTS[table.experiment].metrics
-    recorded = results.read_results(folder, metrics, lambda text: None)
-    if not recorded:
-        return None
-    if args.data or args.updates or args.set:
-        asked = _study(args, root, table)
-        if not args.force and all(_differ(results.run_of(one).study, asked) for one in recorded):
-            raise OptionError(
-                f"`--data`, `--updates` and `--set` must be those of study {args.name}, which has "
-                "results; give another `--name`, or `--force` to replace them"
-            )
-        return asked
-    newest = max(recorded, key=lambda result: str(result["finished_at"]))
-    scale = newest["scale"]
-    if args.scale not in (None, scale):
-        raise OptionError(
-            f"`--scale` must be {scale}, the scale of study {args.name}, but is {args.scale}"
-        )
-    args.scale = scale
-    return results.run_of(newest).study
-
-
-def _differ(one: Study | None, other: Study | None) -> bool:
-    """Return whether two studies have other settings, in whatever order, or only one has data."""
-    if one is None or other is None:
-        return one is not other
-    has_data = (one.data is None, other.data is None)
-    return {*one.overrides} != {*other.overrides} or has_data[0] != has_data[1]
-
-
-def _study(args: argparse.Namespace, root: Path, table: Table) -> Study | None:
-    """Return the study that the options describe; None for the scale's own recipe.
-
-    Raises OptionError: a setting is given twice, of which Hydra would use the last.
-    """
-    if not (args.name or args.data or args.updates or args.set):
-        return None
-    overrides = list(args.set)
-    if args.updates:
-        overrides.append(f"optimization.max_update={args.updates}")
-    keys = [override.partition("=")[0].lstrip("+") for override in overrides]
-    if twice := [key for key in dict.fromkeys(keys) if keys.count(key) > 1]:
-        raise OptionError(
-            f"`--set` and `--updates` must set {twice[0]} once, but do so "
-            f"{keys.count(twice[0])} times"
-        )
-    data = None if args.data is None else from_root(args.data.absolute(), root)
-    of_data = _task_of_data(args, root, table)
-    overrides += [f"{key}={hydra_word(of_data[key])}" for key in of_data if key not in keys]
-    return Study(args.name or "own", tuple(overrides), data)
-
-
-def _task_of_data(args: argparse.Namespace, root: Path, table: Table) -> dict[str, str]:
-    """Return the settings of the task that `--data` determines and the recipe has otherwise."""
-    experiment, scale = EXPERIMENTS[table.experiment], args.scale or "mini"
-    options = experiment.task_of(args.data) if args.data else {}
-    if not options or scale not in experiment.scales:
-        return {}
-    words = (f"{experiment.scale_group}={scale}",)
-    recipe = record_changed(configs_folder(root).resolve(), experiment.recipe, words, ())["task"]
-    return {f"task.{key}": value for key, value in options.items() if value != recipe[key]}
-
-
-def _check_own_data(folder: Path, files: Sequence[str]) -> None:
-    """Check the folder of `--data` and its files (OptionError: one is missing)."""
-    if not folder.is_dir():
-        raise OptionError(f"`--data` must be an existing folder, but is {folder}")
-    if lacking := missing_data(folder, files):
-        raise OptionError(
-            f"`--data` must be a folder that `fairseq-pe prepare` makes, but {folder} lacks "
-            f"{', '.join(lacking)}"
-        )
-
-
-def _study_options(args: argparse.Namespace) -> list[str]:
-    """Return the options that describe the study, for the job of one run."""
-    options = [word for text in args.set for word in ("--set", text)]
-    for option, value in (
-        ("--name", args.name),
-        ("--data", args.data and args.data.absolute()),
-        ("--updates", args.updates),
-    ):
-        options += [] if value is None else [option, str(value)]
-    return options

@@ -205,7 +205,9 @@ class TableFolder:
             return f"there is no row {run.row}"
         run = replace(run, scale=self.scale.name, study=self.study)
         planned = plan_run(configs, run, Devices(gpus=0), PretrainedModel.of(result["config"]))
-        data = planned.describe_data(self.root)
+        # A folder of that name in the root would be another one.
+        is_elsewhere = self.study is not None and self.study.has_bare_data
+        data = None if is_elsewhere else planned.describe_data(self.root)
         return "; ".join(mismatch(result, run, planned.config, data)[:3])
 
 

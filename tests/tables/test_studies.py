@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -225,6 +226,108 @@ def test_a_new_row_with_another_setting_is_refused(root, configs, capsys):
     assert "must be those of study mine" in " ".join(capsys.readouterr().err.split())
     assert main([*words, *same, *data], root) == 0
     assert main([*words, *other, *data, "--force"], root) == 0
+
+
+def test_the_refusal_of_a_new_row_says_which_settings_differ(root, configs, capsys):
+    work(root, planned(configs)[:1])
+    words = ["table2", "--name", "mine", "--scale", "toy", "--rows", "rope"]
+    with pytest.raises(SystemExit):
+        main([*words, "--set", "lr_scheduler.warmup_updates=30", "--updates", "9"], root)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "lr_scheduler.warmup_updates: 20 -> 30" in said
+    assert "optimization.max_update: the recipe's -> 9" in said
+
+
+def test_what_force_began_to_replace_is_resumed_without_it(root, configs, capsys):
+    one = planned(configs)[0]
+    work(root, [one])
+    other = planned(configs, Study("mine", ("lr_scheduler.warmup_updates=30",)))[:1]
+    fake = FakeFairseq(root, stop_at=100)
+    table_run.run_table(root, TABLE_2, TOY, other, RunOptions(force=True), launcher=fake)
+    words = ["table2", "--name", "mine", "--scale", "toy", "--rows", "base", "--dry-run"]
+    assert main([*words, "--set", "lr_scheduler.warmup_updates=30"], root) == 0
+
+
+@pytest.fixture
+def own(root, tmp_path_factory) -> Path:
+    """A folder of data outside the root."""
+    folder = tmp_path_factory.mktemp("corpora") / "texts"
+    shutil.copytree(root / "data" / "toy", folder)
+    return folder
+
+
+NAMED = ["table2", "--name", "mine", "--rows", "rope", "--attention", "linear", "--dry-run"]
+
+
+def refusal(capsys, words, root) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        main(words, root)
+    assert stopped.value.code == 2
+    return " ".join(capsys.readouterr().err.split())
+
+
+def test_a_study_of_data_elsewhere_goes_on_by_its_name(root, configs, own, capsys):
+    study = Study("mine", STUDY.overrides, own)
+    work(root, planned(configs, study)[:1])
+    shutil.copytree(own, root / own.name)  # has the same name, but is another one
+    (root / own.name / "data.json").write_text('{"request": {"corpus": "another"}}')
+    assert main(NAMED, root) == 0
+    said = capsys.readouterr().out
+    assert f"task.data={own}" in said and "lr_scheduler.warmup_updates=20" in said
+    shutil.rmtree(root / "checkpoints")  # the results alone, as on another machine
+    assert "`--data` must be given: study mine is of a folder texts" in refusal(capsys, NAMED, root)
+    moved = own.rename(own.with_name("moved"))
+    assert main([*NAMED, "--data", str(moved)], root) == 0
+    said = capsys.readouterr().out
+    assert f"task.data={moved}" in said and "lr_scheduler.warmup_updates=20" in said
+    assert main([*NAMED[:3], "--render"], root) == 0
+    assert "90.51" in (root / "results" / "table2" / "mine.md").read_text()
+
+
+@pytest.mark.parametrize("words", [[], ["--set", *STUDY.overrides]])
+def test_other_data_under_a_name_is_refused(root, configs, own, capsys, words):
+    work(root, planned(configs, Study("mine", STUDY.overrides, own))[:1])
+    other = own.with_name("other")
+    shutil.copytree(own, other)
+    (other / "data.json").write_text('{"request": {"corpus": "another"}}')
+    more = [*NAMED, *words]
+    said = refusal(capsys, [*more, "--data", str(other)], root)
+    assert f"data: texts -> {other}, which has other data" in said
+    assert main([*more, "--data", str(own)], root) == 0
+    assert main([*more, "--data", str(other), "--force"], root) == 0
+    capsys.readouterr()
+    shutil.copy(other / "data.json", own)
+    assert "which has other data" in refusal(capsys, NAMED, root)
+
+
+def test_own_data_for_a_study_of_the_recipes_is_refused(root, configs, own, capsys):
+    work(root, planned(configs)[:1])
+    said = refusal(capsys, [*NAMED, "--data", str(own)], root)
+    assert f"data: the recipe's -> {own}" in said
+    lacking = own.parent
+    said = refusal(capsys, [*NAMED, "--data", str(lacking)], root)
+    assert "`--data` must be a folder that `fairseq-pe prepare` makes" in said
+
+
+def test_a_study_without_results_goes_on_by_its_name(root, configs, own, capsys):
+    study = Study("mine", STUDY.overrides, own)
+    fake = FakeFairseq(root, stop_at=100)
+    table_run.run_table(
+        root, TABLE_2, TOY, planned(configs, study)[:1], RunOptions(), launcher=fake
+    )
+    assert not list((root / "results").rglob("*.json"))
+    capsys.readouterr()
+    assert main(NAMED, root) == 0
+    said = capsys.readouterr().out
+    assert "scale/lm=toy" in said and f"task.data={own}" in said
+    assert "lr_scheduler.warmup_updates=20" in said
+
+
+def test_a_job_is_given_all_of_a_study_that_is_known_by_its_name(root, configs, own, capsys):
+    work(root, planned(configs, Study("mine", STUDY.overrides, own))[:1])
+    assert main([*NAMED, "--slurm"], root) == 0
+    said = capsys.readouterr().out
+    assert f"--set {STUDY.overrides[0]} --name mine --data {own}" in said
 
 
 def test_a_study_of_another_scale_is_refused(root, configs, capsys):

@@ -1,0 +1,207 @@
+"""Studies: those that the options of a table describe, and those that are recorded."""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.provenance import describe_data, different_folders, missing_data
+from fairseq_plugins.common.root import configs_folder, from_root, root_folder
+from fairseq_plugins.experiments import EXPERIMENTS
+from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.records import results
+from fairseq_plugins.records.recipe import hydra_word, record_changed
+from fairseq_plugins.records.runs import Study
+from fairseq_plugins.runner.journal import Journal, written
+
+_RECIPE = "the recipe's"  # of a setting or of data that a study leaves as they are
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """A study as a result or a journal records it.
+
+    Attributes:
+        study: with the data's folder on this machine, if a journal has it.
+        scale: of its recipe.
+        data: description of its data.
+        has_result: whether a result records it.
+    """
+
+    study: Study
+    scale: str
+    data: Mapping[str, Any]
+    has_result: bool
+
+
+def requested_study(root: Path, table: Table, args: argparse.Namespace) -> Study | None:
+    """Return the study that the options of a table describe; None for the scale's own recipe.
+
+    A recorded study keeps its settings, and without `--data` its data, if neither `--set` nor
+    `--updates` is given; its scale is set in `args`.
+
+    Raises OptionError: `--scale`, settings or data are others than the recorded ones.
+    """
+    asked, recorded = _described(args, root, table), _recorded(root, table, args.name)
+    if asked is None or not recorded:
+        return asked
+    newest = recorded[0]
+    if args.updates or args.set:
+        if newest.has_result and not args.force:
+            _check_same(recorded, asked, root)
+        return asked
+    if args.scale not in (None, newest.scale):
+        raise OptionError(
+            f"`--scale` must be {newest.scale}, the scale of study {args.name}, but is {args.scale}"
+        )
+    args.scale = newest.scale
+    data = asked.data or _place(root, recorded)
+    if args.render:  # which needs no data
+        return replace(newest.study, data=data or newest.study.data)
+    if data is None and newest.study.data is not None:
+        raise OptionError(
+            f"`--data` must be given: study {args.name} is of a folder {newest.study.data.name}, "
+            "which is not in a recorded place"
+        )
+    if asked.data is not None:
+        check_own_data(args.data, EXPERIMENTS[table.experiment].data_files)
+    if not args.force and (reason := _other_data(root, newest, data)):
+        raise OptionError(_refusal(args.name, [reason]))
+    return replace(newest.study, data=data)
+
+
+def _described(args: argparse.Namespace, root: Path, table: Table) -> Study | None:
+    """Return the study that the options alone describe; None for the scale's own recipe.
+
+    Raises OptionError: a setting is given twice, of which Hydra would use the last.
+    """
+    if not (args.name or args.data or args.updates or args.set):
+        return None
+    overrides = list(args.set)
+    if args.updates:
+        overrides.append(f"optimization.max_update={args.updates}")
+    keys = [_setting(override)[0] for override in overrides]
+    if twice := [key for key in dict.fromkeys(keys) if keys.count(key) > 1]:
+        raise OptionError(
+            f"`--set` and `--updates` must set {twice[0]} once, but do so "
+            f"{keys.count(twice[0])} times"
+        )
+    data = None if args.data is None else from_root(args.data.absolute(), root)
+    of_data = _task_of_data(args, root, table)
+    overrides += [f"{key}={hydra_word(of_data[key])}" for key in of_data if key not in keys]
+    return Study(args.name or "own", tuple(overrides), data)
+
+
+def _task_of_data(args: argparse.Namespace, root: Path, table: Table) -> dict[str, str]:
+    """Return the settings of the task that `--data` determines and the recipe has otherwise."""
+    experiment, scale = EXPERIMENTS[table.experiment], args.scale or "mini"
+    options = experiment.task_of(args.data) if args.data else {}
+    if not options or scale not in experiment.scales:
+        return {}
+    words = (f"{experiment.scale_group}={scale}",)
+    recipe = record_changed(configs_folder(root).resolve(), experiment.recipe, words, ())["task"]
+    return {f"task.{key}": value for key, value in options.items() if value != recipe[key]}
+
+
+def _setting(override: str) -> tuple[str, str]:
+    """Return the key and the value of a Hydra override."""
+    key, _, value = override.partition("=")
+    return key.lstrip("+"), value
+
+
+def _recorded(root: Path, table: Table, name: str | None) -> list[_Recorded]:
+    """Read what results and journals record of a study, results first and the newest first."""
+    if not name:
+        return []
+    folder = root / root_folder("results") / table.name / name
+    metrics = EXPERIMENTS[table.experiment].metrics
+    found = results.read_results(folder, metrics, lambda text: None)
+    found.sort(key=lambda result: str(result["finished_at"]), reverse=True)
+    of_results = [
+        _Recorded(study, result["scale"], result["data"], True)
+        for result in found
+        if (study := results.run_of(result).study)
+    ]
+    return [*of_results, *_in_journals(root / root_folder("checkpoints") / table.name / name, root)]
+
+
+def _in_journals(folder: Path, root: Path) -> Iterator[_Recorded]:
+    """Read what the journals of a study's runs record, the newest first."""
+    for path in sorted(folder.glob("*/run.json"), key=written, reverse=True):
+        journal = Journal.read(path)
+        if journal and (study := Study.read(journal.content["study"])):
+            one = replace(study, data=study.data and from_root(study.data, root))
+            scale = journal.content["study"]["scale"]
+            yield _Recorded(one, scale, journal.content["data"], False)
+
+
+def _place(root: Path, recorded: Sequence[_Recorded]) -> Path | None:
+    """Return the folder of a recorded study's own data on this machine; None if it is unknown.
+
+    Results have of a folder outside the root only its name, journals its path.
+    """
+    if recorded[0].study.data is None:
+        return None
+    paths = [one.study.data for one in recorded if one.study.data and not _is_bare(one)]
+    return next((path for path in paths if (root / path).is_dir()), None)
+
+
+def _is_bare(one: _Recorded) -> bool:
+    """Return whether of its data only the name is recorded."""
+    return one.has_result and one.study.has_bare_data
+
+
+def _check_same(recorded: Sequence[_Recorded], asked: Study, root: Path) -> None:
+    """Check that settings and data are recorded ones (OptionError: naming what differs)."""
+    reasons = [_differences(root, one, asked) for one in recorded]
+    if all(reasons):
+        raise OptionError(_refusal(asked.name, min(reasons, key=len)))
+
+
+def _differences(root: Path, one: _Recorded, asked: Study) -> list[str]:
+    """List the differences of a recorded study and another one, each "key: recorded -> other"."""
+    before, after = (dict(map(_setting, s.overrides)) for s in (one.study, asked))
+    reasons = [
+        f"{key}: {before.get(key, _RECIPE)} -> {after.get(key, _RECIPE)}"
+        for key in before | after
+        if before.get(key) != after.get(key)
+    ]
+    return [*reasons, *filter(None, [_other_data(root, one, asked.data)])]
+
+
+def _other_data(root: Path, one: _Recorded, folder: Path | None) -> str:
+    """Say how the data of a folder, None for the recipe's, differ from those of a study."""
+    own = one.study.data
+    if own is None or folder is None:
+        return "" if own is folder else f"data: {own or _RECIPE} -> {folder or _RECIPE}"
+    path = root / folder
+    if not path.is_dir() or not different_folders(one.data, describe_data(path)):
+        return ""
+    return f"data: {own.name} -> {folder}, which has other data"
+
+
+def _refusal(name: str, reasons: Sequence[str]) -> str:
+    return (
+        f"`--data`, `--updates` and `--set` must be those of study {name}, but differ "
+        f"({'; '.join(reasons)}); give another `--name`, or `--force` to replace its results"
+    )
+
+
+def check_own_data(folder: Path, files: Sequence[str]) -> None:
+    """Check the folder of `--data` and its files (OptionError: one is missing)."""
+    if not folder.is_dir():
+        raise OptionError(f"`--data` must be an existing folder, but is {folder}")
+    if lacking := missing_data(folder, files):
+        raise OptionError(
+            f"`--data` must be a folder that `fairseq-pe prepare` makes, but {folder} lacks "
+            f"{', '.join(lacking)}"
+        )
+
+
+def study_options(study: Study, args: argparse.Namespace, root: Path) -> list[str]:
+    """Return the options that describe a study, for the job of one run."""
+    options = [word for text in study.overrides for word in ("--set", text)]
+    options += ["--name", args.name] if args.name else []
+    return [*options, *(["--data", str(root / study.data)] if study.data else [])]
