@@ -75,6 +75,15 @@ def get_report(root: Path, table: Table, scale: Scale, planned: Sequence[Planned
     return Report(root, table, scale, planned[0].run.study if planned else None)
 
 
+def why_empty(report: Report) -> str:
+    """Say why a page would show nothing; that of a scale always has the paper's numbers."""
+    if report.study is None or (found := report.read()).shown:
+        return ""
+    if not report.files():
+        return f"{report.folder} has none"
+    return f"{report.folder} has no results of these settings: {' '.join(found.left_out)}"
+
+
 def render(root: Path, table: Table, scale: Scale, planned: Sequence[PlannedRun]) -> None:
     """Write the pages and figures of a table and of those it starts from, and print the table."""
     report = get_report(root, table, scale, planned)
@@ -181,11 +190,13 @@ def run_table(
         with start_workers(root, title, planned, options, interruption, launcher) as workers:
             for _ in side_by_side(run, planned, workers, interruption):
                 with suppress(OSError, DataError):  # reported by `render`
-                    report.write()
+                    if not why_empty(report):
+                        report.write()
             interruption.check()
         failures = [failure for one in planned if (failure := outcomes.get(one.run))]
         try:
-            render(root, table, scale, planned)
+            if not why_empty(report):
+                render(root, table, scale, planned)
         except (OSError, DataError) as error:
             failures.append(Failure(report.page.as_posix(), str(error), None))
     except KeyboardInterrupt as stop:

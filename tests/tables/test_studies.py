@@ -123,6 +123,25 @@ def test_the_same_name_with_other_settings_is_refused(root, configs, capsys):
     assert "dataset.max_tokens: None -> 500" in capsys.readouterr().out
 
 
+def test_what_was_refused_leaves_the_page_as_it_is(root, configs):
+    work(root, planned(configs)[:1])
+    page = root / "results" / "table2" / "mine.md"
+    before = page.read_text()
+    assert work(root, planned(configs, Study("mine", ("lr_scheduler.warmup_updates=30",)))[:1]) == 1
+    assert page.read_text() == before
+
+
+def test_without_a_result_no_page_is_written(root, configs, capsys):
+    broken = FakeFairseq(root, failing=["base"])
+    one = planned(configs)[:1]
+    assert table_run.run_table(root, TABLE_2, TOY, one, RunOptions(), launcher=broken) == 1
+    said = refusal(capsys, ["table2", "--name", "nosuch", "--render"], root)
+    assert (
+        "`--name` must be that of a study with results, but results/table2/nosuch has none" in said
+    )
+    assert not [*(root / "results").rglob("*.md")]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
