@@ -209,9 +209,11 @@ class TableRunner:
             return None
         reasons = results.mismatch(result, run, planned.config, planned.describe_data(self.root))
         if reasons:
+            again = f"{typed_command(f'scripts/{run.table}.sh')} --force trains it again"
+            if run.study:
+                again = "the same command with --force trains it again, another --name keeps it"
             raise RunFailed(
-                f"{run.result} was made by another experiment ({'; '.join(reasons[:3])}); "
-                f"{typed_command(f'scripts/{run.table}.sh')} --force trains it again"
+                f"{run.result} was made by another experiment ({'; '.join(reasons)}); {again}"
             )
         if lacks := planned.experiment.lacks(result["metrics"]):
             say(f"{run.result}: {lacks}")

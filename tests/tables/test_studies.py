@@ -120,7 +120,13 @@ def test_the_same_name_with_other_settings_is_refused(root, configs, capsys):
     assert "lr_scheduler.warmup_updates: 20 -> 30" in capsys.readouterr().out
     more = (*STUDY.overrides, "dataset.max_tokens=500")  # of which the recipe has none
     assert work(root, planned(configs, Study("mine", more))[:1]) == 1
-    assert "dataset.max_tokens: None -> 500" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "dataset.max_tokens: None -> 500" in said and "another --name keeps it" in said
+    sizes = ("decoder_layers=3", "dropout=0.3", "attention_dropout=0.2", "activation_dropout=0.1")
+    more = (*STUDY.overrides, *(f"model.{size}" for size in sizes))
+    assert work(root, planned(configs, Study("mine", more))[:1]) == 1
+    said = capsys.readouterr().out
+    assert all(f"model.{key}: " in said for key in (size.partition("=")[0] for size in sizes))
 
 
 def test_what_was_refused_leaves_the_page_as_it_is(root, configs):
