@@ -152,3 +152,21 @@ def other_data(results: Sequence[Result]) -> dict[str, str]:
             words = f" ({', '.join(folders)})" if any(folders) else ""
             sentences[name] = f"`{name}`, whose data differ from those of the newest result{words}."
     return sentences
+
+
+def other_code(results: Iterable[Result], *, is_study: bool) -> list[str]:
+    """Describe each cell whose seeds were made before and after an edit of the code.
+
+    Committed code has its commits listed, which is enough for results that are no study's.
+    """
+    made: dict[str, list[Result]] = {}
+    for result in results:
+        cell = f"`{result['row']}` under {result['attention']} attention"
+        made.setdefault(cell, []).append(result)
+    return [
+        f"Different code made the seeds of {cell}, and the mean is over all; `--force` makes them "
+        "anew."
+        for cell, own in made.items()
+        if len({result.get("sources") for result in own}) > 1
+        and (is_study or any(result["commit"].endswith("-dirty") for result in own))
+    ]

@@ -6,6 +6,7 @@ from typing import Any
 
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.metrics import MetricsSchema
+from fairseq_plugins.records.recipe_files import split_config
 from fairseq_plugins.records.results import Result, Say, read_results
 
 # Columns and their descriptions.
@@ -19,6 +20,9 @@ COLUMNS = {
     "seed": "of the run",
     "metric": "a key of the run's JSON; a key inside another follows a point",
     "value": "the number",
+    "settings": "what a run with settings of its own sets, sorted; empty otherwise",
+    "recipe": "digest of all other settings but the model's, that of each training",
+    "sources": "digest of the code that made the run; empty in older results",
     "commit": "of the code that made the run",
     "finished_at": "when, in UTC",
 }
@@ -44,7 +48,12 @@ def _rows(table: Table, result: Result) -> Iterator[dict[str, Any]]:
         "study": (result.get("study") or {}).get("name", ""),
         **{key: result[key] for key in ("row", "attention", "seed")},
     }
-    made = {key: result[key] for key in ("commit", "finished_at")}
+    made = {
+        "settings": " ".join(sorted((result.get("study") or {}).get("overrides", ()))),
+        "recipe": " ".join(split_config(result["config"])[1]),
+        "sources": result.get("sources") or "",
+        **{key: result[key] for key in ("commit", "finished_at")},
+    }
     for metric, value in _numbers(result["metrics"]):
         yield {**own, "metric": metric, "value": value, **made}
 

@@ -14,7 +14,7 @@ from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.tables import MARK, Table
 from fairseq_plugins.records.data import DataDescription, PreparationRequest, SplitSizes
 from fairseq_plugins.records.recipe import total_batch, trainings_of
-from fairseq_plugins.records.results import Result, newest_by_attention
+from fairseq_plugins.records.results import Result, newest_by_attention, other_code
 from fairseq_plugins.report.denominators import denominators
 
 Config = Mapping[str, Any]
@@ -65,6 +65,7 @@ def caption(
         *missing_rows,
         *_common_origin(experiment, results),
         *_other_data(table, results),
+        *other_code(results, is_study=is_study),
         *experiment.caption_notes(results),
         *table.notes,
         *(_starts(results) or table.trained_start),

@@ -36,6 +36,15 @@ def test_each_number_is_that_of_its_file(own):
         assert {one["commit"] for one in found.values()} == {result["commit"]}
 
 
+def test_lines_tell_settings_and_code_apart(own):
+    path = ROOT / "results/table5/mini"
+    files = {p.stem: json.loads(p.read_text()) for p in path.glob("*.json")}
+    for line in own:
+        result = files["{row}-{attention}-s{seed}".format(**line)]
+        assert line["recipe"] == result["config"]["recipe"]
+        assert line["sources"] == result.get("sources", "") and line["settings"] == ""
+
+
 def test_a_table_given_twice_counts_once(own, capsys):
     text = printed(capsys, "table5", "table5", "--scale", "mini")
     assert list(csv.DictReader(io.StringIO(text))) == own

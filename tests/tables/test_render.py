@@ -6,6 +6,7 @@ from fairseq_plugins.common.files import write_json
 from fairseq_plugins.experiments import EXPERIMENTS, experiment_of
 from fairseq_plugins.papers.bert import BERT_SQUAD_TABLE
 from fairseq_plugins.papers.lrpe import PERPLEXITIES, TABLE_2, TABLE_4, TABLE_5
+from fairseq_plugins.records.runs import Study
 from fairseq_plugins.report.differences import marks, probability
 from fairseq_plugins.report.lines import cell_text
 from fairseq_plugins.report.page import Report
@@ -134,6 +135,19 @@ def test_a_page_names_the_settings_of_its_own_paper(table, settings):
 
 def test_a_table_of_no_paper_differs_from_none():
     assert "differs from" not in experiment_of("floor_sweep").comparability("mini")
+
+
+def test_seeds_of_different_code_in_one_mean_are_named(make_result):
+    made = [make_result("base", "linear", seed, 90.0) for seed in (1, 2)]
+    made += [make_result("rope", "linear", seed, 90.0) for seed in (1, 2)]
+    made[0]["sources"], made[1]["sources"] = "a" * 16, "b" * 16
+    judged = JudgedTable.of(TABLE_2, made)
+    told = "Different code made the seeds of `base` under linear attention"
+    assert told not in render(judged, "mini").markdown(), "the commits tell"
+    page = render(judged, "mini", study=Study("mine")).markdown()
+    assert told in page.split("## ")[0] and page.count("Different code") == 1
+    made[1]["commit"] += "-dirty"
+    assert told in render(judged, "mini").markdown()
 
 
 def test_caption_says_which_commits_made_the_runs(make_result):

@@ -17,6 +17,7 @@ from fairseq_plugins.papers.tables import of_study
 from fairseq_plugins.records import results
 from fairseq_plugins.records.recipe import hydra_word
 from fairseq_plugins.records.runs import Run, Study
+from fairseq_plugins.records.tidy import read_tidy
 from fairseq_plugins.report.differences import differences
 from fairseq_plugins.report.lines import lines_of
 from fairseq_plugins.report.render import main_tables
@@ -271,6 +272,14 @@ def test_what_force_began_to_replace_is_resumed_without_it(root, configs, capsys
     table_run.run_table(root, TABLE_2, TOY, other, RunOptions(force=True), launcher=fake)
     words = ["table2", "--name", "mine", "--scale", "toy", "--rows", "base", "--dry-run"]
     assert main([*words, "--set", "lr_scheduler.warmup_updates=30"], root) == 0
+
+
+def test_lines_of_results_tell_the_settings_of_a_study(root, configs):
+    work(root, planned(configs, Study("mine", ("optimization.lr=[0.1]", "model.dropout=0.2"))))
+    known = [(TABLE_2, LANGUAGE_MODEL.metrics)]
+    lines = [*read_tidy(root / "results", known, pytest.fail)]
+    assert {one["settings"] for one in lines} == {"model.dropout=0.2 optimization.lr=[0.1]"}
+    assert len(lines[0]["sources"]) == len(lines[0]["recipe"]) == 16
 
 
 @pytest.fixture
