@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -42,9 +42,8 @@ def compare(args: argparse.Namespace) -> None:
     with _lock(study.name):
         recorded = _recorded(ROOT / report.folder, args)
         shown = _as_recorded(report, recorded[0]) if recorded and not args.force else None
-        seeds = [{run.seed for run in recorded if run.row == row} for row in args.encodings]
         # A missing half of a pair cannot be added later: its budget of time would be another.
-        if shown is not None and set.intersection(*seeds):
+        if shown is not None and _has_pair(recorded, args):
             report = replace(report, study=shown)
             print(f"Compared before, in {report.page.with_suffix('')}; --force does it anew.\n")
         else:
@@ -81,22 +80,31 @@ def _planned_study(args: argparse.Namespace) -> Study:
 
 
 def _recorded(results: Path, args: argparse.Namespace) -> list[Run]:
-    """Return the runs with results in a comparison's folder.
+    """Return the comparison's runs with results in its folder.
 
-    Raises OptionError: one belongs to another comparison.
+    Raises OptionError: one belongs to another comparison, or was added to this one, which is made
+    anew and would remove it.
     """
     metrics = EXPERIMENTS[TABLE_2.experiment].metrics
     runs = [run_of(load_result(path, metrics)) for path in sorted(results.glob("*.json"))]
+    own = [one for one in runs if one.row in args.encodings and one.attention == args.attention]
+    may_have_more = not args.force and _has_pair(own, args)
     for run in runs:
         data = run.study.data if run.study is not None else None
-        is_own = data is not None and data.name.startswith(_DATA)
-        if not is_own or run.row not in args.encodings or run.attention != args.attention:
+        is_of_a_text = data is not None and data.name.startswith(_DATA)
+        if not is_of_a_text or not (run in own or may_have_more):
             raise OptionError(
                 f"--name must be a new one: in {results.relative_to(ROOT)} is {run.name}, which is "
                 f"not of a comparison of {' and '.join(args.encodings)} under {args.attention} "
                 "attention"
             )
-    return runs
+    return own
+
+
+def _has_pair(runs: Sequence[Run], args: argparse.Namespace) -> bool:
+    """Return whether all encodings have a run of the same seed."""
+    seeds = [{run.seed for run in runs if run.row == row} for row in args.encodings]
+    return bool(set.intersection(*seeds))
 
 
 def _as_recorded(report: Report, run: Run) -> Study:

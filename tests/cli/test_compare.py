@@ -172,6 +172,23 @@ def test_what_is_no_comparison_of_these_rows_is_left_alone(root, monkeypatch, ca
     assert sorted((root / "results").rglob("*.json")) == before
 
 
+def test_it_is_shown_after_another_row_was_added(root, monkeypatch, capsys):
+    monkeypatch.setattr(time_budget, "MOST_SEEDS", 2)
+    assert run(root, monkeypatch, Fake(root), "--seeds", "2") == 0
+    folder = root / "results" / "table2" / "rope-xl-vanilla-book"
+    for row, attention in (("alibi", "vanilla"), ("rope", "linear")):
+        added = (folder / "rope-vanilla-s1.json").read_text().replace('"rope"', f'"{row}"')
+        added = added.replace('"vanilla"', f'"{attention}"')
+        (folder / f"{row}-{attention}-s1.json").write_text(added)
+    capsys.readouterr()
+    again = Fake(root)
+    assert run(root, monkeypatch, again) == 0
+    said = capsys.readouterr().out
+    assert "Compared before" in said and "2 paired seeds" in said and again.updates == []
+    assert run(root, monkeypatch, again, "--force") == 2  # would remove what was added
+    assert "is alibi-vanilla-s1, which is not of a comparison" in capsys.readouterr().err
+
+
 def test_a_comparison_that_another_process_makes_is_refused(root, monkeypatch, capsys):
     lock = root / "checkpoints" / "table2" / "rope-xl-vanilla-book.lock"
     again = Fake(root)
