@@ -18,6 +18,7 @@ from fairseq_plugins.runner.status import (
     FAILED,
     RUNNING,
     STATES,
+    STOPPED,
     UNKNOWN,
     WAITING,
     Status,
@@ -48,15 +49,20 @@ def get_parser() -> argparse.ArgumentParser:
         metavar="TABLE",
         help=f"tables to show: {', '.join(_TABLES)} (default: all)",
     )
-    add("--scale", choices=SCALE_NAMES, help="scale to show (default: all)")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--scale", choices=SCALE_NAMES, help="scale to show (default: all)")
+    place.add_argument("--name", metavar="WORD", help="study to show (default: all)")
     add("--all", action="store_true", help="also list the runs that are done")
     add("--once", action="store_true", help="print once, also on a terminal")
     add("--json", action="store_true", help="print everything as JSON")
     return parser
 
 
-def _read(tables: Sequence[str], scale: str | None) -> tuple[list[Status], str]:
-    """Return the requested statuses, and why Slurm's queue is not known, if that matters."""
+def _read(tables: Sequence[str], place: str | None) -> tuple[list[Status], str]:
+    """Return the requested statuses, and why Slurm's queue is not known, if that matters.
+
+    place: scale or study, None for all.
+    """
     submitted, problem = submissions.read(ROOT), ""
     queue: dict[str, Queued] | None = None
     try:
@@ -66,7 +72,7 @@ def _read(tables: Sequence[str], scale: str | None) -> tuple[list[Status], str]:
     found = [
         one
         for one in gather(ROOT, submitted, queue)
-        if (not tables or one.table in tables) and scale in (None, one.scale)
+        if (not tables or one.table in tables) and place in (None, one.scale)
     ]
     return found, problem if any(one.state == UNKNOWN for one in found) else ""
 
@@ -118,8 +124,14 @@ def _plain(states: Sequence[Status], problem: str, *, is_all: bool) -> str:
 
     lines = [_summary(states)]
     lines += [columns([list(_HEADINGS), *rows], left=2)] if rows else []
-    lines += [f"Slurm's queue is not known: {problem}"] if problem else []
-    return "\n".join([*lines, *_complaints(states)])
+    return "\n".join([*lines, *_notes(states, problem), *_complaints(states)])
+
+
+def _notes(states: Sequence[Status], problem: str) -> list[str]:
+    notes = [f"Slurm's queue is not known: {problem}"] if problem else []
+    if any(one.state == STOPPED for one in states):
+        notes.append("Runs that a stopped command had not begun are unknown and not counted.")
+    return notes
 
 
 def _drawn(states: Sequence[Status], problem: str, room: int, *, is_all: bool) -> "RichTable":
@@ -127,7 +139,7 @@ def _drawn(states: Sequence[Status], problem: str, room: int, *, is_all: bool) -
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    caption = Text(f"Slurm's queue is not known: {problem}") if problem else None
+    caption = Text("\n".join(_notes(states, problem))) or None
     table = RichTable(title=_summary(states), title_justify="left", caption=caption)
     for heading in _HEADINGS:
         table.add_column(heading)
@@ -142,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if unknown := set(args.tables) - set(_TABLES):
         parser.error(f"TABLE must be among {', '.join(_TABLES)}, but is {min(unknown)!r}.")
-    states, problem = _read(args.tables, args.scale)
+    states, problem = _read(args.tables, args.scale or args.name)
     if args.json:
         print(as_json(states, problem))
     elif args.once or not sys.stdout.isatty():
@@ -164,7 +176,7 @@ def _watch(args: argparse.Namespace, states: list[Status], problem: str) -> list
                 room = max(5, console.size.height - 7)
                 live.update(_drawn(states, problem, room, is_all=args.all), refresh=True)
                 time.sleep(_SECONDS)
-                states, problem = _read(args.tables, args.scale)
+                states, problem = _read(args.tables, args.scale or args.name)
         except KeyboardInterrupt:
             pass
     print("\n".join(_complaints(states)))

@@ -357,6 +357,22 @@ def test_a_line_of_plain_text_says_update_loss_and_time_left(repository, capsys)
     assert cells_of(said, "t5-linear-s1")[3:] == ["waiting", "8", "ReqNodeNotAvail,", "[/n17]"]
 
 
+def test_a_study_is_shown_by_its_name(repository, capsys):
+    make(repository, "rope-linear-s1", line(10, 1, 9.25))
+    (repository / PLACE).rename(repository / PLACE.replace("toy", "mine"))
+    make(repository, "rope-linear-s1", line(10, 1, 9.25))
+    assert command.main(["--name", "mine", "--json"]) in (0, 1)
+    assert {one["scale"] for one in json.loads(capsys.readouterr().out)["runs"]} == {"mine"}
+
+
+def test_runs_that_never_began_are_not_counted_and_this_is_said(repository, capsys):
+    unknown = "Runs that a stopped command had not begun are unknown and not counted."
+    command.main([])
+    assert unknown in capsys.readouterr().out
+    command.main(["--scale", "mini"])
+    assert unknown not in capsys.readouterr().out
+
+
 def test_on_a_terminal_it_is_drawn_anew_until_ctrl_c(repository, monkeypatch, capsys):
     """Between two looks the run comes further; what failed is told at the end."""
     monkeypatch.setenv("COLUMNS", "120")
