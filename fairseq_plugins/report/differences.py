@@ -62,7 +62,7 @@ def _against_table(table: Table, found: dict[str, Estimate]) -> str:
         [
             _shown(table, row),
             str(one.seeds or DASH),
-            f"{one.effect:+.{digits}f}{MARK if one.is_significant else ''}",
+            f"{one.effect:+z.{digits}f}{MARK if one.is_significant else ''}",
             interval(one, digits),
             probability(one.adjusted),
         ]
@@ -157,7 +157,7 @@ def _agreement(judged: JudgedTable, agreement: Agreement) -> str:
     words = {True: "holds", False: "reversed", None: TIE}
     for pair in agreement.telling_pairs(table.reference):
         better, worse = _shown(table, pair.better), _shown(table, pair.worse)
-        gaps = [f"{pair.paper_gap:.{digits}f}", f"{pair.gap.effect:+.{digits}f}"]
+        gaps = [f"{pair.paper_gap:.{digits}f}", f"{pair.gap.effect:+z.{digits}f}"]
         sign = ">" if table.ranked_by.higher_is_better else "<"
         sure = [interval(pair.gap, digits), probability(pair.gap.adjusted)]
         lines.append([f"{better} {sign} {worse}", *gaps, *sure, words[pair.holds]])
@@ -211,4 +211,4 @@ def _cell(table: Table, one: Estimate | None) -> str:
         return DASH
     digits = table.ranked_by.digits
     sure = "" if one.low is None else f" ({interval(one, digits)})"
-    return f"{one.effect:+.{digits}f}{MARK if one.is_significant else ''}{sure}"
+    return f"{one.effect:+z.{digits}f}{MARK if one.is_significant else ''}{sure}"

@@ -45,8 +45,8 @@ def _number(seeds: Seeds, digits: int, plus_minus: str) -> str:
         return DASH
     one = sample_mean([*seeds.values()])
     if one.low is None or one.high is None:
-        return f"{one.effect:.{digits}f}"
-    return f"{one.effect:.{digits}f} {plus_minus} {(one.high - one.low) / 2:.{digits}f}"
+        return f"{one.effect:z.{digits}f}"
+    return f"{one.effect:z.{digits}f} {plus_minus} {(one.high - one.low) / 2:.{digits}f}"
 
 
 def _tabular(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

@@ -42,7 +42,7 @@ def _margin(judged: JudgedTable, attention: str, column: Column) -> str:
         return DASH
     sign = 1 if column.higher_is_better else -1
     by = max(sign * (mean(seeds.values()) - floor[1]) for seeds in rows.values())
-    return f"{by:+.{column.digits}f}"
+    return f"{by:+z.{column.digits}f}"
 
 
 def floors_section(judged: JudgedTable) -> list[Section]:

@@ -64,8 +64,8 @@ def cell_text(seeds: Seeds | None, digits: int = 2) -> str:
         return DASH
     spread = deviation(seeds)
     if spread is None:
-        return f"{mean(seeds.values()):.{digits}f} (1)"
-    return f"{mean(seeds.values()):.{digits}f} ± {spread:.{digits}f} ({len(seeds)})"
+        return f"{mean(seeds.values()):z.{digits}f} (1)"
+    return f"{mean(seeds.values()):z.{digits}f} ± {spread:.{digits}f} ({len(seeds)})"
 
 
 def lines_of(judged: JudgedTable) -> dict[tuple[str, str], Line]:
@@ -107,7 +107,7 @@ def _line(
     words = {}
     if estimate is not None:
         words = {
-            "effect": f"{estimate.effect:+.{digits}f}",
+            "effect": f"{estimate.effect:+z.{digits}f}",
             "sure": "" if estimate.low is None else interval(estimate, digits),
             "p": "" if estimate.adjusted is None else probability(estimate.adjusted),
         }

@@ -98,7 +98,7 @@ class Report(TableFolder):
                 gap = None if paper is None or ours is None else ours - paper
                 shown = [(paper, ""), (ours, ""), (gap, "+")] if is_printed else [(ours, "")]
                 for value, sign in shown:
-                    line.append(DASH if value is None else f"{value:{sign}.{column.digits}f}")
+                    line.append(DASH if value is None else f"{value:{sign}z.{column.digits}f}")
             lines.append(line)
         return columns(lines, left=1)
 

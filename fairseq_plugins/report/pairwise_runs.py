@@ -79,7 +79,7 @@ class PairwiseRuns:
         cells = [["", self.column.label], *([row, self._cell(row)] for row in self.rows)]
         if len(self.rows) == 2:
             ((pair, estimate),) = self.estimates.items()
-            effect = f"{estimate.effect:+.{self.column.digits}f}"
+            effect = f"{estimate.effect:+z.{self.column.digits}f}"
             cells += [[_minus(pair), effect]]
             cells += [["95 % interval", interval(estimate, self.column.digits)]]
             shown = [columns(cells, left=1), "", *self.picture()]
@@ -138,7 +138,7 @@ class PairwiseRuns:
         return [
             [
                 _minus(pair),
-                f"{one.effect:+.{digits}f}",
+                f"{one.effect:+z.{digits}f}",
                 interval(one, digits),
                 probability(one.adjusted),
             ]
@@ -161,10 +161,10 @@ class PairwiseRuns:
         lines = []
         for seed, value in differences.items():
             marks = {at(0.0): "|", at(value): "o"}
-            lines.append(f"  {f'seed {seed}':<8} {_line(marks)}  {value:+.{self.column.digits}f}")
+            lines.append(f"  {f'seed {seed}':<8} {_line(marks)}  {value:+z.{self.column.digits}f}")
         spread = dict.fromkeys(range(at(low), at(high) + 1), "-")
         marks = {**spread, at(low): "[", at(high): "]", at(0.0): "|", at(estimate.effect): "O"}
-        own = f"{estimate.effect:+.{self.column.digits}f}"
+        own = f"{estimate.effect:+z.{self.column.digits}f}"
         return [*lines, f"  {'mean':<8} {_line(marks)}  {own}"]
 
 

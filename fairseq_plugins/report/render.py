@@ -189,7 +189,7 @@ def _one_table(table: Table, lines: Lines) -> str:
             if own.order is None or own.paper_order is None:
                 words.append(DASH)
             else:
-                words.append(f"{own.order - own.paper_order:+.{ranked.digits}f}")
+                words.append(f"{own.order - own.paper_order:+z.{ranked.digits}f}")
         rows.append(words)
     return markdown_table(header, rows, left=2)
 

@@ -8,8 +8,9 @@ from fairseq_plugins.papers.bert import BERT_SQUAD_TABLE
 from fairseq_plugins.papers.lrpe import PERPLEXITIES, TABLE_2, TABLE_4, TABLE_5
 from fairseq_plugins.records.runs import Study
 from fairseq_plugins.report.differences import marks, probability
-from fairseq_plugins.report.lines import cell_text
+from fairseq_plugins.report.lines import cell_text, lines_of
 from fairseq_plugins.report.page import Report
+from fairseq_plugins.report.pairwise_runs import compare
 from fairseq_plugins.report.render import main_tables, render
 from fairseq_plugins.statistics.comparisons import gather
 from fairseq_plugins.statistics.judged import JudgedTable
@@ -135,6 +136,17 @@ def test_a_page_names_the_settings_of_its_own_paper(table, settings):
 
 def test_a_table_of_no_paper_differs_from_none():
     assert "differs from" not in experiment_of("floor_sweep").comparability("mini")
+
+
+def test_a_difference_that_rounds_to_nothing_has_no_minus(make_result):
+    made = [make_result("base", "linear", s, 90.0 + s) for s in (1, 2, 3)]
+    made += [make_result("rope", "linear", s, 90.0 + s - 0.001 * s) for s in (1, 2, 3)]
+    judged = JudgedTable.of(TABLE_2, made)
+    page = render(judged, "mini", study=Study("mine")).markdown()
+    assert "| RoPE | 3 | +0.00 |" in page and "| 0.61 | +0.00 |" in page
+    assert lines_of(judged)["rope", "linear"].effect == "+0.00"
+    pairs = compare(["base", "rope"], "linear", TABLE_2, made).text()
+    assert "+0.00" in pairs and "-0.00 " not in pairs.replace("-0.00 to", "")
 
 
 def test_seeds_of_different_code_in_one_mean_are_named(make_result):
