@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from omegaconf import OmegaConf
@@ -11,6 +12,7 @@ from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.papers.tables import Table
 
 BASE = "base"  # the recipe that other rows modify
+_NEAR = 6  # most names like an unknown one that are named
 PAPER = "paper"  # in --rows: the rows of the paper
 
 
@@ -76,13 +78,17 @@ def check_rows(table: Table, configs: Path, asked: list[str]) -> list[str]:
 
 
 def check_row(runnable: Sequence[str], name: str, must_be: str) -> None:
-    """Check the name of a row (ValueError: it is unknown; the message has the nearest name).
+    """Check the name of a row (ValueError: it is unknown; the message has the nearest names).
 
     runnable: names of rows. must_be: the beginning of the message, with the option.
     """
     if name not in runnable:
-        hint = did_you_mean(name, runnable)
-        names = ", ".join(runnable)
+        from fairseq_plugins.encodings import ENCODINGS  # imports torch, which takes seconds
+
+        near = get_close_matches(name.lower(), runnable, n=_NEAR, cutoff=0.4)
+        nearest = f" The names nearest to it are {', '.join(near)}." if near else ""
+        others = ", ".join(row for row in runnable if row not in ENCODINGS)
         raise ValueError(
-            f"{must_be} among the known names, but has {name!r}.{hint} The names are {names}."
+            f"{must_be} among the known names, but has {name!r}.{did_you_mean(name, runnable)}"
+            f"{nearest} `fairseq-pe encodings` lists all encodings; the other names are {others}."
         )

@@ -180,6 +180,14 @@ def test_unknown_row_is_refused_with_the_nearest_name():
         check_rows(TABLE_2, CONFIGS, ["base", "lrpe_typ2"])
 
 
+def test_the_refusal_of_an_unknown_row_says_how_to_list_all():
+    with pytest.raises(ValueError, match="'lrpe_typ2'") as refused:
+        check_rows(TABLE_2, CONFIGS, ["lrpe_typ2"])
+    said = str(refused.value)
+    assert "nearest to it are lrpe_type2, lrpe_type" in said and "alibi" not in said
+    assert "`fairseq-pe encodings` lists all encodings" in said and "rope_only" in said
+
+
 def test_rows_asked_for_twice_run_once():
     assert check_rows(TABLE_2, CONFIGS, ["rope", "base", "rope"]) == ["rope", "base"]
 
