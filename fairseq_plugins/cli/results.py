@@ -108,6 +108,8 @@ def _as_cells(args: argparse.Namespace) -> str:
     for found in find_tables(ROOT):
         if not isinstance(found, TableFolder) or found.table.name != args.tables[0]:
             continue
+        if args.scale not in (None, found.scale.name):
+            continue
         if found.name == name and (shown := found.read()).shown:
             return render_cells(shown, as_latex=args.format == "latex")
     return ""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_plugins.cli import results as results_command
 from fairseq_plugins.cli.train_table import main
 from fairseq_plugins.common.root import FOLDER_VARIABLES
 from fairseq_plugins.experiments.devices import Devices
@@ -280,6 +281,16 @@ def test_lines_of_results_tell_the_settings_of_a_study(root, configs):
     lines = [*read_tidy(root / "results", known, pytest.fail)]
     assert {one["settings"] for one in lines} == {"model.dropout=0.2 optimization.lr=[0.1]"}
     assert len(lines[0]["sources"]) == len(lines[0]["recipe"]) == 16
+
+
+def test_cells_of_a_study_are_not_those_of_another_scale(root, configs, capsys, monkeypatch):
+    work(root, planned(configs))
+    monkeypatch.setattr(results_command, "ROOT", root)
+    words = ["table2", "--study", "mine", "--format", "markdown"]
+    assert results_command.main([*words, "--scale", "toy"]) == 0
+    assert "| rope | 90.51" in capsys.readouterr().out
+    assert results_command.main([*words, "--scale", "mini"]) == 2
+    assert "must be those of a result, but are table2, mini and mine" in capsys.readouterr().err
 
 
 @pytest.fixture
