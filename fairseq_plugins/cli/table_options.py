@@ -77,7 +77,7 @@ def _default_rows(table: Table) -> str:
 def get_parser(name: str) -> Parser:
     """Return the parser of the command of a table or figure."""
     table = SCRIPTS[name]
-    drawn = "".join(f", and draws results/{f.name}/<scale>.png" for f in table.figures if f.name)
+    drawn = "".join(f", and draws {one}/<scale>.png" for one in _figure_folders(table))
     does = "Measures" if table.evaluate_only else "Trains and evaluates"
     parser = Parser(
         prog=f"fairseq-pe table {name}",
@@ -89,9 +89,14 @@ def get_parser(name: str) -> Parser:
     _add_cells(parser, table)
     _add_machines(parser)
     _add_actions(parser)
-    _add_study(parser)
+    _add_study(parser, table)
     add_folder_options(parser)
     return parser
+
+
+def _figure_folders(table: Table) -> list[str]:
+    """Return the folders of a table's figures that have pages of their own."""
+    return [f"results/{figure.name}" for figure in table.figures if figure.name]
 
 
 def _add_cells(parser: Parser, table: Table) -> None:
@@ -212,10 +217,12 @@ def get_paper_parser() -> Parser:
     return parser
 
 
-def _add_study(parser: argparse.ArgumentParser) -> None:
+def _add_study(parser: argparse.ArgumentParser, table: Table) -> None:
+    places = [f"results/{table.name}", *_figure_folders(table)]
     own = parser.add_argument_group(
         "custom data, budget and settings",
-        "With any of these the results are in results/<table>/<name>, beside the published ones.",
+        "With any of these <name> takes the place of <scale>, beside the published results: "
+        f"{', '.join(f'{place}/<name>' for place in places)}.",
     )
     own.add_argument(
         "--name", type=study_name, metavar="WORD", help="name of the results' folder (default: own)"

@@ -79,7 +79,8 @@ class Report(TableFolder):
             elif self.results == root_folder("results"):  # else its weights are elsewhere
                 draw_attention(self.root, folder, self.shown_table, figure, self.name, shown)
             if figure.name:
-                page = figure_page(self.shown_table, figure, self.name, shown)
+                of_study = self.study is not None
+                page = figure_page(self.shown_table, figure, self.name, shown, is_study=of_study)
                 page.write(folder / figure.name / f"{self.name}.md")
 
     def text(self) -> str:

@@ -92,9 +92,14 @@ def render(
     return Page(f"{table.source}, {title}", about.headline, [*filter(None, result)], sections)
 
 
-def figure_page(table: Table, figure: Figure, scale: str, results: Sequence[Result]) -> Page:
-    """Make the page of a figure that has a page of its own."""
-    about = caption(table, scale, results)
+def figure_page(
+    table: Table, figure: Figure, scale: str, results: Sequence[Result], *, is_study: bool = False
+) -> Page:
+    """Make the page of a figure that has a page of its own.
+
+    scale: its name, or a study's.
+    """
+    about = caption(table, scale, results, is_study=is_study)
     anchor = f"figures.html#{table.name}-{scale}-{figure.kind}"
     result = [
         f"![{figure.source}]({scale}.png)",
@@ -105,7 +110,8 @@ def figure_page(table: Table, figure: Figure, scale: str, results: Sequence[Resu
     origin = provenance_section(
         bullets(about.provenance), site_link(anchor, "lines to hide and to show")
     )
-    return Page(f"{figure.source}, scale `{scale}`", about.headline, result, [notes, origin])
+    title = f"{figure.source}, {'study' if is_study else 'scale'} `{scale}`"
+    return Page(title, about.headline, result, [notes, origin])
 
 
 def comparisons(judged: JudgedTable) -> list[Section]:

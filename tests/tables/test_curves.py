@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_plugins.cli.table_options import get_parser
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.papers.lrpe import TABLE_8
@@ -101,6 +102,15 @@ def test_a_page_of_curves_has_the_notes_of_its_table_and_no_cells() -> None:
     assert "the same for every row and at every evaluation" in page
     assert "Runs: seeds 1 / 2" in page.partition("<details>")[2]
     assert "†" not in page
+    assert page.startswith("# LRPE, Figure 2, scale `mini`")
+    own = figure_page(TABLE_8, TABLE_8.figures[1], "mine", shown, is_study=True).markdown()
+    assert own.startswith("# LRPE, Figure 2, study `mine`")
+
+
+def test_the_help_says_where_the_figure_of_a_study_is() -> None:
+    said = " ".join(get_parser("table8").format_help().split())
+    assert "results/table8/<name>, results/figure2/<name>" in said
+    assert "figure2" not in get_parser("table2").format_help()
 
 
 @pytest.fixture
