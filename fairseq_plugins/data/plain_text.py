@@ -14,7 +14,7 @@ from fairseq_plugins.common.files import UNPACKING_ERRORS, open_packed, unmarked
 from fairseq_plugins.data.folders import SPLITS
 from fairseq_plugins.data.options import check_folder
 
-SUFFIXES = (".txt", ".txt.xz")
+SUFFIXES = (".txt", ".txt.xz", ".txt.gz")
 # Words in file names that denote a split.
 _SPLIT_WORDS = {"train": {"train"}, "valid": {"valid", "dev"}, "test": {"test"}}
 
@@ -183,8 +183,8 @@ def find_files(
     folders = [path for path in sorted(folder.iterdir()) if _has_other_text(path, named)]
     if not files["train"]:
         raise DataError(
-            f"{folder} has no text to train on: no file *.txt or *.txt.xz is named for train; "
-            "choose one with --train NAME"
+            f"{folder} has no text to train on: no file *.txt, *.txt.xz or *.txt.gz is named for "
+            "train; choose one with --train NAME"
             + (f"; not read: {', '.join(f'{one.name}/' for one in folders)}" if folders else "")
         )
     used = {path for paths in files.values() for path in paths}

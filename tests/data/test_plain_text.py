@@ -1,5 +1,6 @@
 """Plain text: which file is which split, and documents held out."""
 
+import gzip
 import lzma
 from pathlib import Path
 
@@ -127,6 +128,14 @@ def test_a_text_without_empty_lines_is_held_out_by_lines(tmp_path: Path) -> None
         "test": 2,
     }
     assert b"".join([*found["train"], *found["valid"], *found["test"]]).decode() == "".join(lines)
+
+
+def test_packed_files_are_read_as_plain_ones(tmp_path: Path) -> None:
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"1\n"))
+    (tmp_path / "b.txt.xz").write_bytes(lzma.compress(b"2\n"))
+    write(tmp_path, c="3\n")
+    text = taken(PlainText(find_files(tmp_path, {})[0]))
+    assert text == {"train": "1\n\n", "valid": "2\n\n", "test": "3\n"}
 
 
 def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
