@@ -101,6 +101,7 @@ def _labels_of(path: Path, labels: Sequence[str], kind: Kind | None) -> Labels:
             raise DataError(
                 f"{path}, line {number}: the class {label!r} must have at least "
                 f"{_LEAST_PER_CLASS} examples, but this is the only one"
+                + ("; --labels number if labels are amounts" if are_numbers else "")
             )
     return Labels(tuple(sorted(counts)))
 
