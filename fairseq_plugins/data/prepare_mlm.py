@@ -212,8 +212,8 @@ def _add_merges(parser: Any, default: int | None = None) -> None:
 def _add_text(parser: argparse.ArgumentParser) -> None:
     add_source(
         parser,
-        "folder with *.txt, *.txt.xz or *.txt.gz, whose names contain the split (novels.train.txt); "
-        "if none does, all files are train's",
+        "folder with *.txt, *.txt.xz or *.txt.gz, whose names contain the split "
+        "(novels.train.txt); if none does, all files are train's",
         required=True,
     )
     subwords = parser.add_mutually_exclusive_group()
