@@ -10,11 +10,11 @@ from benchmarks.bias import biases
 from benchmarks.context import BOTH, select
 from benchmarks.cross_entropy import losses
 from benchmarks.decoding import decoding
-from benchmarks.generation import generation, transformers_version
+from benchmarks.generation import generation
 from benchmarks.kernels import OURS, causal, figure, memory, scaling
 from benchmarks.models import language_model
 from benchmarks.paper_speed import ROWS, paper_speed
-from benchmarks.preparation import preparation, versions
+from benchmarks.preparation import preparation, version_of, versions
 from benchmarks.runner import Benchmark
 from benchmarks.table9_cells import table9
 from benchmarks.timing import Pace
@@ -99,7 +99,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         pace=Pace(60.0, 5, 50),
         quick=_QUICK_MODEL | {"prompt": 8, "tokens": 4},
         minutes=2.0,
-        more=transformers_version,
+        more=lambda: {"transformers": version_of("transformers")},
     ),
     "lm_step": Benchmark(
         "a language model's whole training step against fairseq's transformer_lm",

@@ -6,18 +6,12 @@ from typing import Literal
 import torch
 
 from benchmarks.context import Context, Settings
-from benchmarks.preparation import version_of
 from benchmarks.record import Found
 from benchmarks.reference import compare
 from benchmarks.runner import Case
 from fairseq_plugins.common.extras import install_command, is_installed
 
 OWN = "own"
-
-
-def transformers_version() -> Settings:
-    """Return the version of transformers, or None."""
-    return {"transformers": version_of("transformers")}
 
 
 def generation(settings: Settings, context: Context, found: Found) -> Iterator[Case]:

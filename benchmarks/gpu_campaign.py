@@ -111,11 +111,6 @@ class Campaign:
         # A part that was cut off takes longer than it ran.
         return max(part.minutes, 1.5 * seconds / 60 if state.get("status") == CUT_OFF else 0.0)
 
-    def list_parts(self) -> None:
-        """Print a line for each part."""
-        for part in self.parts:
-            self.say(f"{part.name:26} {self.estimate(part):5.1f} min  {part.summary}")
-
     def run(self, *, dry: bool = False) -> int:
         """Run the parts that are not done and fit the budget; return the exit status.
 
@@ -213,7 +208,8 @@ def run(args: argparse.Namespace) -> int:
     found = [part for part in found if part.name in names]
     campaign = Campaign(output, found, args.minutes, quick=args.quick, force=args.force)
     if args.list:
-        campaign.list_parts()
+        for part in found:
+            say(f"{part.name:26} {campaign.estimate(part):5.1f} min  {part.summary}")
         return 0
     if not args.dry_run:
         check_device("cpu" if args.quick else "gpu")

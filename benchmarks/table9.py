@@ -21,7 +21,6 @@ from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.option_types import words
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.runner.interruption import OutOfTime, hold_back_signals
 
@@ -103,12 +102,11 @@ def check_rows(rows: Sequence[str]) -> None:
     """Raise ValueError for an unknown encoding, with a suggestion."""
     from fairseq_plugins.encodings import ENCODINGS
     from fairseq_plugins.encodings.registry import expand_name
+    from fairseq_plugins.experiments.rows import check_row
 
     for row in rows:
         for part in row.split("+"):
-            if part not in ENCODINGS:
-                hint = did_you_mean(part, ENCODINGS)
-                raise ValueError(f"`--rows` must be names of encodings, but has {part!r}.{hint}")
+            check_row([*ENCODINGS], part, "`--rows` must be")
         expand_name(row)
 
 
