@@ -31,11 +31,8 @@ class Context:
     Attributes:
         name: ``cpu`` or ``gpu``.
         output: folder with ``benchmarks/results`` and ``results/table9``.
-        command: the command line.
         machine: name of the machine, whose folder then holds Table 9 too; None for the processor's.
         apart: subfolder of Table 9's results, to keep cells from the published ones.
-        force: whether to measure again.
-        say: prints progress.
     """
 
     name: str

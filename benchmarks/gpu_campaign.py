@@ -35,13 +35,7 @@ class Part:
 
 
 def parts(output: Path, *, quick: bool, force: bool) -> list[Part]:
-    """List all parts: tests, then benchmarks.
-
-    Args:
-        output: folder of the results.
-        quick: use tiny sizes on a CPU.
-        force: measure again what is done.
-    """
+    """List all parts: tests, then benchmarks; with `quick` these are tiny and run on a CPU."""
     from benchmarks.catalog import BENCHMARKS  # slow to import; --help stays fast
 
     workers = ("-n", str(min(usable_cores(), _MOST_WORKERS)), "--dist", "worksteal")
@@ -61,16 +55,9 @@ def parts(output: Path, *, quick: bool, force: bool) -> list[Part]:
 
 @dataclass
 class Campaign:
-    """Parts with a common budget.
+    """Parts with a common budget of minutes.
 
-    Attributes:
-        output: folder of states/<part>.json, logs/<part>.log and the parts' results.
-        parts: the parts in order.
-        minutes: the budget.
-        quick: whether sizes are tiny.
-        force: whether to repeat parts that are done.
-        say: prints progress.
-        began: the time of its start in seconds.
+    output: folder of states/<part>.json, logs/<part>.log and the parts' results.
     """
 
     output: Path

@@ -37,12 +37,9 @@ class Target:
     """A target for a ratio.
 
     Attributes:
-        what: description of the ratio.
-        benchmark: name of the benchmark that measures it.
-        ratio: key of the ratio in the benchmark's result.
-        bound: limit of the ratio.
+        ratio: its key in the benchmark's result.
         at_least: whether higher is better.
-        devices: devices for which the target is set.
+        devices: those for which the target is set.
     """
 
     what: str
@@ -82,13 +79,7 @@ def write(path: Path, results: Mapping[str, Result], summaries: Mapping[str, str
 
 
 def render(device: str, results: Mapping[str, Result], summaries: Mapping[str, str]) -> str:
-    """Render the Markdown page.
-
-    Args:
-        device: ``cpu`` or ``gpu``.
-        results: results by benchmark.
-        summaries: summaries of all benchmarks, in order.
-    """
+    """Render the Markdown page; `summaries` has all benchmarks, in order."""
     is_cpu = device == "cpu"
     caption = (
         f"Medians of ratios within a turn, {'one thread; ' * is_cpu}the contenders of a ratio take "

@@ -89,15 +89,7 @@ def load_average() -> float:
 def record(
     path: Path, fields: Result, work: Callable[[], Result], command: Sequence[str], gpus: int = 0
 ) -> Result:
-    """Measure, and write a JSON with fields, numbers, command and provenance; return it.
-
-    Args:
-        path: the JSON.
-        fields: what is measured, and its settings.
-        work: measures; returns the numbers.
-        command: the command line.
-        gpus: number of GPUs in use.
-    """
+    """Measure, and write a JSON with fields, numbers, command and provenance; return it."""
     load, began = load_average(), time.monotonic()
     numbers = work()
     wall_seconds = time.monotonic() - began

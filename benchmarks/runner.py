@@ -61,7 +61,6 @@ class Benchmark:
     """A benchmark.
 
     Attributes:
-        summary: what it measures.
         cases: yields the cases; what it adds to the results itself is kept.
         sizes: settings on a CPU; with ``contenders``, the number of ``lengths`` of each.
         pace: number of turns on a CPU; None if nothing takes turns.

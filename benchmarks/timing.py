@@ -40,11 +40,7 @@ def interleave(
 ) -> dict[str, list[float]]:
     """Time all contenders in every round, forwards and backwards in turn.
 
-    Args:
-        contenders: functions by name.
-        pace: number of rounds.
-        device: synchronised before and after each call.
-        starts: functions by name that prepare a contender, untimed, and return it.
+    starts: functions by name that prepare a contender, untimed, and return it.
 
     Returns:
         The seconds of each contender, one per round.
