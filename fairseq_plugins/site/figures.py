@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.files import read_object
 from fairseq_plugins.common.matrices import is_packed, unpack
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.papers.tables import Figure
 from fairseq_plugins.report.panels import Panel, panels_of, rankings_of
 from fairseq_plugins.site import charts
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
-from fairseq_plugins.statistics.timings import read_json
 
 LEAST = 8  # least length of a matrix or list
 
@@ -101,7 +101,7 @@ def _of_folder(root: Path, folder: Path) -> list[FigureView]:
     """Make views of figures without runs, from their JSON or pictures."""
     views = []
     for path in sorted(folder.glob("*.json")):
-        panels = maps(read_json(path) or {})
+        panels = maps(read_object(path) or {})
         drawn = [] if panels else sorted(folder.glob("*.png"))
         pictures = [picture.relative_to(results_of(root)) for picture in drawn]
         if panels or pictures:

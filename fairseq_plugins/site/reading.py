@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from fairseq_plugins.common.files import read_object
 from fairseq_plugins.common.parallel import map_in_processes
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.statistics.table_results import (
@@ -12,7 +13,7 @@ from fairseq_plugins.statistics.table_results import (
     TableResults,
     find_tables,
 )
-from fairseq_plugins.statistics.timings import Content, read_json, read_measurement, read_timings
+from fairseq_plugins.statistics.timings import Content, read_measurement, read_timings
 
 TARGETS = "targets.json"  # in benchmarks/results
 
@@ -57,7 +58,7 @@ def read_evidence(root: Path, processes: int | None = None) -> Evidence:
     tables = map_in_processes(TableFolder.read, folders, processes)
     left_out: list[str] = []
     order = [*TABLES]
-    targets = read_json(root / "benchmarks" / "results" / TARGETS) or {}
+    targets = read_object(root / "benchmarks" / "results" / TARGETS) or {}
     return Evidence(
         root,
         # In the papers' order, the repository's own results first.

@@ -1,12 +1,12 @@
 """Timings of training steps (LRPE, Table 9) and other measurements without a training."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from fairseq_plugins.common.files import read_object
 from fairseq_plugins.common.root import from_root, root_folder
 from fairseq_plugins.papers.claims import TIMINGS
 from fairseq_plugins.records.results import Say
@@ -43,7 +43,7 @@ def read_timings(root: Path, say: Say) -> dict[str, list[Content]]:
 
 def read_measurement(root: Path, path: Path, schema: type[BaseModel], say: Say) -> Content | None:
     """Read and validate a JSON object; None for a damaged one, which `say` is told."""
-    content = read_json(path)
+    content = read_object(path)
     try:
         if content is not None:
             schema.model_validate(content)
@@ -54,12 +54,3 @@ def read_measurement(root: Path, path: Path, schema: type[BaseModel], say: Say) 
         why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
     say(f"{from_root(path, root)} is not a complete result ({why}).")
     return None
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object; None if the file is missing, damaged or holds something else."""
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
