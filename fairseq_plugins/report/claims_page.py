@@ -240,8 +240,8 @@ def _missing(claims: Sequence[Claim], verdicts: Verdicts) -> list[str]:
             if claim.name in found and (missing := found[claim.name].missing):
                 lacks.setdefault(missing, []).append(claim.name)
         if lacks:
-            lines = [f"- {what}: for {', '.join(names)}" for what, names in lacks.items()]
-            parts.append(f"At scale `{scale}`:\n\n" + "\n".join(lines))
+            lines = [f"{what}: for {', '.join(names)}" for what, names in lacks.items()]
+            parts += [f"At scale `{scale}`:", bullets(lines)]
     return parts
 
 

@@ -115,7 +115,10 @@ def build(
     Raises:
         ValueError: the folder holds something else.
     """
-    _prepare(folder)
+    check_output(folder)
+    if folder.exists():
+        shutil.rmtree(folder)
+    write_text(folder / MARKER, "")
     site = Site(evidence, folder)
     for part in (_claims, _tables, _compare, _figures, _speed):
         part(site)
@@ -143,29 +146,18 @@ def _copy_static(path: Path, target: Path) -> None:
         shutil.copyfile(path, _made(target))
 
 
-def _prepare(folder: Path) -> None:
-    check_output(folder)
-    if folder.exists():
-        shutil.rmtree(folder)
-    write_text(folder / MARKER, "")
-
-
 def _claims(site: Site) -> None:
     views = claim_views(site.evidence)
     shown = Counter(view.best.verdict.word for view in views)
-    counts = {word: shown[word] for word in WORDS}
-    scales = list(dict.fromkeys(one.scale for view in views for one in view.shown))
-    left_out = [(one, text) for one in site.evidence.tables for text in one.left_out]
-    lost = site.evidence.left_out
     site.write(
         "index.html",
         "claims.html",
         views=views,
-        counts=counts,
+        counts={word: shown[word] for word in WORDS},
         legend=[LARGEST, *LEGEND],
-        scales=scales,
-        left_out=left_out,
-        lost=lost,
+        scales=list(dict.fromkeys(one.scale for view in views for one in view.shown)),
+        left_out=[(one, text) for one in site.evidence.tables for text in one.left_out],
+        lost=site.evidence.left_out,
     )
     for view in views:
         site.write(view.page, "claim.html", view=view)

@@ -101,16 +101,15 @@ def heat(
     largest = float(sizes.max(initial=0.0))
     usual = float(np.percentile(sizes, _PERCENTILE, method="higher")) if largest else 0.0
     most = usual if 0 < _FAR * usual < largest else largest or 1.0
+
+    def shade(value: float) -> str:
+        return chr(_ZERO + round(_SHADES * min(max(value / most, -1.0), 1.0)))
+
     return {
         "data": [
             {
                 "type": "heatmap",
-                "shades": [
-                    "".join(chr(_ZERO + round(_SHADES * _within(v / most))) for v in row).translate(
-                        _SHORTER
-                    )
-                    for row in values
-                ],
+                "shades": ["".join(map(shade, row)).translate(_SHORTER) for row in values],
                 "zero": _ZERO,
                 "unit": _short(most / _SHADES),
                 "signed": signed,
@@ -147,10 +146,6 @@ def _positions(found: Sequence[float]) -> Chart:
     """Return a line's x values, as start and step if all steps are equal."""
     steps = {b - a for a, b in pairwise(found)}
     return {"x0": found[0], "dx": steps.pop()} if len(steps) == 1 else {"x": found}
-
-
-def _within(share: float) -> float:
-    return min(max(share, -1.0), 1.0)
 
 
 def _short(value: float) -> float:

@@ -2,7 +2,7 @@
 
 import functools
 
-from fairseq_plugins.catalog.facts import Facts, gather
+from fairseq_plugins.catalog.facts import gather
 from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.recipe import trainings_of
@@ -18,10 +18,7 @@ _KINDS = (
 NONE, OTHER = "none", "other"
 
 
-@functools.cache
-def facts_of(name: str) -> Facts:
-    """Return the catalogue's properties of an encoding."""
-    return gather(name)
+facts_of = functools.cache(gather)
 
 
 @functools.cache
