@@ -46,14 +46,9 @@ def caption(
     is_study: bool = False,
     missing_rows: Sequence[str] = (),
 ) -> Caption:
-    """Describe the results of a table.
+    """Describe the results of a table that a page shows.
 
-    Args:
-        table: a paper's table.
-        scale: scale of the results.
-        results: results shown on the page.
-        is_study: whether the page is a custom run's.
-        missing_rows: sentences on the paper's rows without a result.
+    missing_rows: sentences on the paper's rows without a result.
     """
     headline = _headline(table, results, is_study=is_study)
     if not results:

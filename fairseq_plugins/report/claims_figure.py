@@ -34,10 +34,7 @@ _PAPERS: Any = {"color": "white", "markeredgecolor": "#3b4252", "zorder": 3}
 def draw_claims(claims: Sequence[Claim], verdicts: Mapping[str, Verdict], stem: Path) -> None:
     """Draw a bar of all verdicts, and below the intervals of claims above their baseline.
 
-    Args:
-        claims: claims of all papers.
-        verdicts: verdict by claim.
-        stem: path of PNG and SVG without suffix.
+    stem: path of PNG and SVG without suffix.
     """
     counts = Counter(verdicts[claim.name].word for claim in claims)
     shown = [

@@ -81,12 +81,7 @@ def _number(own: Column, column: Column, found: Mapping[MetricPair, Correlated])
 
 @dataclass(frozen=True, eq=False)
 class Correlations:
-    """Table 5 at a scale, as its page and the site show it.
-
-    Attributes:
-        scale: of the results.
-        numbers: cells and trivial baselines of the results.
-    """
+    """Table 5 at a scale, as its page and the site show it."""
 
     scale: str
     numbers: Numbers

@@ -13,9 +13,7 @@ def render_cells(found: TableResults, *, as_latex: bool) -> str:
     The last column has the number of seeds under each attention. A last line (in LaTeX a comment)
     says what the numbers are.
 
-    Args:
-        found: results shown on the table's page.
-        as_latex: write a booktabs tabular instead of Markdown.
+    as_latex: write a booktabs tabular instead of Markdown.
     """
     table, cells = found.table, found.judged.cells
     done = {attention for _, attention in cells}

@@ -46,12 +46,7 @@ def draw_figure(
 ) -> None:
     """Draw a figure as PNG and SVG, and write a JSON of its numbers.
 
-    Args:
-        folder: of all results.
-        table: of the results.
-        figure: one of the table's, except maps of attention.
-        scale: name of the scale or study.
-        results: at least one.
+    folder: of all results. figure: no map of attention. results: at least one.
     """
     base = stem(folder, table, figure, scale)
     write_json(base.with_suffix(".json"), _DATA[figure.kind](table, results))

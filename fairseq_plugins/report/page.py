@@ -105,14 +105,9 @@ class Report(TableFolder):
 
 
 def write_table_pages(root: Path, say: Callable[[str], None]) -> list[Path]:
-    """Render page and figures of every table, scale and custom run with results.
+    """Render page and figures of every table, scale and custom run; return the pages below `root`.
 
-    Args:
-        root: the repository.
-        say: called with a sentence on each result that is left out.
-
-    Returns:
-        The pages' paths below the root.
+    say: called with a sentence on each result that is left out.
     """
     pages = []
     reports: list[Report] = []

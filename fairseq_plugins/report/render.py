@@ -56,14 +56,9 @@ def render(
 ) -> Page:
     """Make the page of a table.
 
-    Args:
-        judged: the table with the results to show.
-        scale: scale of the results.
-        left_out: sentences on results that are not shown.
-        study: the custom run whose page it is.
-        missing_rows: sentences on the paper's rows without a result.
-        changes: of the study to the recipe, each ``key: recipe -> here``.
-        has_figure: whether the page shows a figure.
+    left_out: sentences on results that are not shown. study: the custom run whose page it is.
+    missing_rows: sentences on the paper's rows without a result. changes: of the study to the
+    recipe, each ``key: recipe -> here``.
     """
     table, results = judged.table, judged.results
     name = study.name if study else scale

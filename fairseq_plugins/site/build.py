@@ -101,16 +101,9 @@ def build(
     say: Callable[[str], None] = print,
     pictures: Sequence[str] | None = None,
 ) -> list[str]:
-    """Build the site in a folder; an earlier site there is replaced.
+    """Build the site in a folder, in place of an earlier one; return the names of its pages.
 
-    Args:
-        evidence: all results.
-        folder: the output folder.
-        say: prints a summary.
-        pictures: encodings with pictures; None for all.
-
-    Returns:
-        Names of the pages.
+    pictures: encodings with pictures; None for all.
 
     Raises:
         ValueError: the folder holds something else.

@@ -26,8 +26,8 @@ class Cell:
 
     Attributes:
         where: table and attention.
-        values: values by seed.
-        page: page of its runs; "" without runs.
+        values: by seed.
+        page: of its runs; "" without runs.
     """
 
     table: str
@@ -45,13 +45,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim at a scale.
-
-    Attributes:
-        sentence: the verdict as a sentence.
-        command: command that makes the numbers.
-        numbers: numbers by which the claim is judged.
-    """
+    """A claim at a scale; `command` makes the numbers that it is judged by."""
 
     scale: str
     verdict: Verdict

@@ -30,13 +30,10 @@ class EncodingView:
 
     Attributes:
         formula: typeset formula; "" for combinations.
-        about: properties.
         facts: properties as text, by label.
         options: name, default and valid values.
         text: definition in Markdown.
-        numbers: its lines in all tables.
         speeds: device, attention, speed relative to Base, quartiles.
-        pictures: titles and charts.
         longer: charts of perplexity beyond the training length.
     """
 
@@ -92,10 +89,7 @@ def encoding_views(
 ) -> list[EncodingView]:
     """Make the views of all encodings, sorted by name.
 
-    Args:
-        evidence: all results.
-        lines: lines of each table, by page.
-        looks: results of `look` by name.
+    lines: by page of a table. looks: results of `look` by name.
     """
     speeds = table9(evidence)
     return [_view(evidence, lines, name, looks.get(name, ()), speeds) for name in sorted(ENCODINGS)]

@@ -45,12 +45,7 @@ class _Benchmark(BaseModel):
 
 
 def read_evidence(root: Path, processes: int | None = None) -> Evidence:
-    """Read all results of a repository.
-
-    Args:
-        root: the repository.
-        processes: number of processes; None for one per core.
-    """
+    """Read all results of a repository; by one process per core if `processes` is None."""
     found = [*find_tables(root)]
     damaged = [one for one in found if isinstance(one, TableResults)]
     # Most of the work is composing configurations.

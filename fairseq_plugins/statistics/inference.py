@@ -40,7 +40,6 @@ class Estimate:
     """A difference, its 95 % interval, and the p-value of there being none.
 
     Attributes:
-        effect: the difference.
         low, high, p: interval and p-value; None where the spread of seeds is unknown.
         seeds: number of paired seeds; 0 where the pooled spread of the table decides.
         adjusted: p after Holm's correction, where several were tested together.

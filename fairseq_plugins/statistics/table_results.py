@@ -214,11 +214,7 @@ class TableFolder:
 def missing_rows(configs: Path, table: Table, scale: str, results: Iterable[Result]) -> list[str]:
     """Write a sentence for each reason why rows of the paper have no result.
 
-    Args:
-        configs: the folder of recipes.
-        table: of a paper; one without the paper's numbers has no missing rows.
-        scale: the name of the results' scale.
-        results: those that the page shows.
+    A table without the paper's numbers has no missing rows.
     """
     if not table.is_printed:
         return []
@@ -334,11 +330,7 @@ def read_numbers(
 ) -> dict[str, Numbers]:
     """Read by scale the numbers that claims are judged by; scales without results are left out.
 
-    Args:
-        root: the repository.
-        tables: those to read; None for all.
-        scale: the one to read; None for all.
-        say: gets a sentence on each result that is left out.
+    tables, scale: to read; None for all. say: gets a sentence on each result that is left out.
     """
     read = []
     for table in TABLES.values() if tables is None else tables:

@@ -45,7 +45,6 @@ class Verdict:
         estimate: the effect; of several comparisons the least favourable, or the one that
             contradicts. None if not run.
         unit: of the effect: "%" for ratios, "r" for correlations, "x" for speed.
-        digits: after the point.
         missing: the rows or floors that are missing, or why the numbers decide nothing.
         enough: for an undecided claim, the number of seeds that would decide if effect and spread
             stay as measured.
