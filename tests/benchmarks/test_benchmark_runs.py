@@ -170,7 +170,9 @@ def test_unknown_name_gives_the_nearest(capsys):
 
 @pytest.mark.slow
 def test_a_peer_that_is_not_installed_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(preparation, "_version", lambda name: None if name == "tokenizers" else "1")
+    monkeypatch.setattr(
+        preparation, "version_of", lambda name: None if name == "tokenizers" else "1"
+    )
     assert run(tmp_path, "--only", "preparation") == 0
     found = result(tmp_path, "preparation")["found"]
     page = (results(tmp_path) / "cpu.md").read_text()
