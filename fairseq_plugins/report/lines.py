@@ -55,7 +55,6 @@ class Line:
     sure: str = ""
     p: str = ""
     effect_order: float | None = None
-    seeds: int = 0
 
 
 def cell_text(seeds: Seeds | None, digits: int = 2) -> str:
@@ -120,7 +119,6 @@ def _line(
         is_run=bool(cell),
         verdict=_verdict(judged, name, estimate, is_run=bool(cell)),
         effect_order=None if estimate is None else estimate.effect,
-        seeds=max(map(len, cell.values()), default=0),
         **words,
     )
 
