@@ -91,6 +91,12 @@ def write_json(
     write_text(path, text + "\n")
 
 
+def write_statistics(path: Path, value: Any) -> None:
+    """Write JSON with ten significant digits, which are the same on every processor."""
+    digits = json.loads(json.dumps(value), parse_float=lambda text: float(f"{float(text):.10g}"))
+    write_json(path, digits)
+
+
 def read_object(path: Path) -> dict[str, Any] | None:
     """Read a JSON object; None if the file is missing, damaged or something else."""
     try:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.files import write_statistics
 from fairseq_plugins.common.pages import Page, Section, bullets, provenance_section
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.common.tables import DASH, markdown_table
@@ -47,7 +47,7 @@ def write_claims(root: Path, say: Say) -> dict[str, Counter[str]]:
     verdicts = without_needless(judge_by_scale(CLAIMS, numbers))
     results = root / root_folder("results")
     render_claims(CLAIMS, verdicts, UNJUDGED).write(results / f"{PAGE}.md")
-    write_json(results / f"{PAGE}.json", as_data(CLAIMS, verdicts))
+    write_statistics(results / f"{PAGE}.json", as_data(CLAIMS, verdicts))
     _draw(results, verdicts)
     return {scale: Counter(v.word for v in found.values()) for scale, found in verdicts.items()}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fairseq_plugins.common.extras import is_installed
-from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.files import write_statistics
 from fairseq_plugins.common.pages import (
     Page,
     Section,
@@ -115,7 +115,7 @@ class Correlations:
         """Write bert_table5/<scale>.md, .json and .png; return the page's path below `root`."""
         page = root_folder("results") / PAGE / f"{self.scale}.md"
         self.render().write(root / page)
-        write_json(root / page.with_suffix(".json"), self.as_data())
+        write_statistics(root / page.with_suffix(".json"), self.as_data())
         if is_installed("matplotlib"):
             from fairseq_plugins.report.correlations_figure import draw_correlations
 

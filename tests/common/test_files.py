@@ -15,6 +15,7 @@ from fairseq_plugins.common.files import (
     missing_packed,
     read_bytes,
     write_json,
+    write_statistics,
     write_text,
     writing,
 )
@@ -36,6 +37,18 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypat
                 write_json(path, {"loss": 2.0})
     assert json.loads(path.read_text()) == {"loss": 1.0}
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_statistics_do_not_depend_on_last_digits(tmp_path):
+    pairs = {"effect": (0.44258060382448405, 0.4425806038244841), "seeds": (3, 3)}
+    for number in (0, 1):
+        found = {name: pair[number] for name, pair in pairs.items()}
+        write_statistics(tmp_path / f"{number}.json", [found, {"low": None, "is_tie": True}])
+    first, second = ((tmp_path / f"{number}.json").read_text() for number in (0, 1))
+    assert first == second and json.loads(first)[0] == {"effect": 0.4425806038, "seeds": 3}
+    assert '"seeds": 3\n' in first, "whole numbers stay whole"
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_statistics(tmp_path / "claims.json", {"p": math.nan})
 
 
 def test_files_appear_together_and_only_at_the_end(tmp_path):
