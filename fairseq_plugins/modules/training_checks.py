@@ -50,12 +50,11 @@ def check_training(config: Any, task: Any) -> None:
     if checkpoint_options(config) is None:
         return
     root = config._get_root()
-    check_ranges(root)
-    _check_precision(root.get("common") or {})
+    check_options(root)
     _check_data(root, task)
 
 
-def check_ranges(config: Any) -> None:
+def check_options(config: Any) -> None:
     """Check fairseq's training options (OptionError: naming option, bounds and value)."""
     for name, (lowest, highest) in _BOUNDS.items():
         section, _, key = name.partition(".")
@@ -69,6 +68,7 @@ def check_ranges(config: Any) -> None:
                 if highest == sys.float_info.max:
                     bounds = f"at least {lowest} and finite"
                 raise OptionError(f"`{name}` must be {bounds}, but is {value} instead.")
+    _check_precision(config.get("common") or {})
 
 
 def _check_precision(common: Any) -> None:

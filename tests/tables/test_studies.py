@@ -188,6 +188,8 @@ def test_without_a_result_no_page_is_written(root, configs, capsys):
         (["--set", "+dataset.foo=1"], "row 'rope': `dataset.foo`: Key 'foo' not in"),
         (["--set", "model.decoder_layers=1.5"], "`model.decoder_layers`: Value '1.5' of type"),
         (["--set", "model.activation_fn=foo"], "'foo', expected one of [relu, "),
+        (["--set", "criterion._name=x"], "`criterion._name` must be a name that fairseq knows"),
+        (["--set", "common.fp16=true"], "`common.fp16` must be off on a CPU"),
         (["--set", "model.dropout=2"], "`dropout` must be from 0 to 1, but is 2.0 instead"),
         (["--set", "optimization.lr=[]"], "`optimization.lr` must be one number or more"),
         (["--set", "optimization.lr=[-1]"], "`optimization.lr` must be at least 0 and finite"),
