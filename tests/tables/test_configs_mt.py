@@ -10,6 +10,7 @@ from fairseq.dataclass.initialize import add_defaults
 from omegaconf import OmegaConf
 
 import fairseq_plugins.registration  # noqa: F401
+from fairseq_plugins.modules.transformer_options import check_common_options
 from fairseq_plugins.translation.decoding import Decoding
 from fairseq_plugins.translation.prepare import WMT14_MERGES
 from tests.recipes import compose_recipe
@@ -27,6 +28,13 @@ def complete(*overrides):
     config = copy.deepcopy(composed(*overrides))
     add_defaults(config)
     return config
+
+
+def test_the_common_attention_which_the_recipe_overrides_is_refused():
+    """It would be ignored in silence."""
+    check_common_options(complete().model)
+    with pytest.raises(ValueError, match=r"`attention_type` must be left out .* is 'linear'"):
+        check_common_options(complete("+model.attention_type=linear").model)
 
 
 # LRPE, Table 7, column MT. The vocabularies, 40,480 and 42,720 symbols, are the data's.
