@@ -9,6 +9,7 @@ import json
 import lzma
 import os
 import subprocess
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data import binarise as data_binarise
-from fairseq_plugins.data import prepare, prepare_mlm
+from fairseq_plugins.data import folders, prepare, prepare_mlm
 from fairseq_plugins.data.folders import SPLITS
 from fairseq_plugins.data.published import (
     WIKITEXT_2,
@@ -219,6 +220,22 @@ def test_a_folder_made_by_others_is_refused(raw, corpus, tmp_path, binarised):
         prepare.prepare_published(corpus, output, source=raw)
     assert (output / "thesis.txt").read_text() == "years"
     assert binarised == []
+
+
+def test_a_folder_that_another_process_makes_meanwhile_is_kept(tmp_path, binarised, monkeypatch):
+    output, stage = tmp_path / "toy", folders.staging_folder
+
+    @contextmanager
+    def late(path, resume=None):
+        with stage(path, resume) as work:
+            output.mkdir()
+            (output / "data.json").write_text('{"request": {"corpus": "other"}}')
+            yield work
+
+    monkeypatch.setattr(folders, "staging_folder", late)
+    with pytest.raises(DataError, match=r"has other data \(corpus is other, not "):
+        prepare.prepare_toy(output, seed=1, sentences=FEW)
+    assert binarised == [] and left_in(output) == ["data.json"]
 
 
 def test_a_dictionary_of_another_size_is_refused(raw, corpus, tmp_path, binarised):

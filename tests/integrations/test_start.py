@@ -1,6 +1,7 @@
 """``fairseq-pe prepare start``, and models that start from what it writes."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -42,6 +43,20 @@ def test_a_folder_becomes_a_start(theirs: Path, start: Path, capsys) -> None:
     assert main(["start", "--from", str(theirs), "--output", str(start)]) == 0
     assert "already there" in capsys.readouterr().out
     assert (start / "model.pt").stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_another_model_replaces_a_start_if_forced(start: Path, capsys, tmp_path: Path) -> None:
+    other, output = write_bert_folder(tmp_path / "other", layers=1), tmp_path / "start"
+    shutil.copytree(start, output)
+    before = (output / "start.json").read_text()
+    words = ["start", "--from", str(other), "--output", str(output)]
+    capsys.readouterr()  # transformers shows how far it is
+    assert main(words) == 2
+    said = f"--output {output} has other data (other sha256: model.safetensors, config.json); give"
+    assert said in capsys.readouterr().err
+    assert (output / "start.json").read_text() == before
+    assert main([*words, "--force"]) == 0
+    assert (output / "start.json").read_text() != before
 
 
 def install(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> Path:
