@@ -48,8 +48,8 @@ class Folder:
         """Return whether the folder was made by the same request and is complete."""
         return not self._changes() and all((self.path / name).is_file() for name in self.files)
 
-    def _changes(self) -> list[str]:
-        """Describe how the request differs from that of the data there; empty if it does not."""
+    def _changes(self, *, without: str = "") -> list[str]:
+        """Describe how the request differs, ``without`` a key, from that of the data there."""
         record = read_object(self.path / self.record) or {}
         before = record.get("request")
         if not isinstance(before, dict):
@@ -57,6 +57,8 @@ class Folder:
         changes = []
         for name in {**before, **self.request}:
             old, new = before.get(name), self.request.get(name)
+            if name == without:
+                continue
             if old != new and isinstance(old or new, dict):
                 old, new = old or {}, new or {}
                 parts = [part for part in {**old, **new} if old.get(part) != new.get(part)]
@@ -74,13 +76,16 @@ class Folder:
         report(f"{self.path} is already there; remove it to make it anew")
 
     def refuse_other(self) -> None:
-        """Raise DataError if the path holds something not made here, or other data."""
+        """Raise DataError if the path holds something not made here, or other data.
+
+        What an earlier version prepared of the same text is not other data.
+        """
         occupied = self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
         if occupied and not (self.path / self.record).is_file():
             raise DataError(
                 f"--output {self.path} exists and was not made by this command; move it away"
             )
-        if occupied and not self.force and (changes := self._changes()):
+        if occupied and not self.force and (changes := self._changes(without="preparation")):
             raise DataError(
                 f"--output {self.path} has other data ({'; '.join(changes)}); give another "
                 "--output, or --force to replace it"

@@ -16,7 +16,7 @@ from fairseq.examples.roberta import multiprocessing_bpe_encoder
 from fairseq_cli import preprocess
 
 from fairseq_plugins.common.errors import DataError, OptionError
-from fairseq_plugins.data import prepare_mlm
+from fairseq_plugins.data import mlm_folders, prepare_mlm
 from fairseq_plugins.data.folders import SPLITS
 from fairseq_plugins.data.gpt2_bpe import FILES, learn_gpt2_bpe
 from fairseq_plugins.data.prepare_gpt2_bpe import prepare_tokenizer
@@ -145,6 +145,17 @@ def test_learned_pieces_are_kept_and_a_second_call_does_nothing(
     prepared(tmp_path / "out", source, merges=10)
     assert len(binarised) == 4
     assert left_in(tmp_path) == ["again", "out"]
+
+
+def test_the_same_text_is_prepared_anew_by_another_version(
+    source: Path, binarised: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = prepared(tmp_path / "out", source)
+    monkeypatch.setattr(mlm_folders, "PREPARATION_VERSION", 0)
+    assert prepared(tmp_path / "out", source)["splits"] == about["splits"]
+    assert len(binarised) == 2
+    with pytest.raises(DataError, match=r"has other data \(merges is 20, not 10\)"):
+        prepared(tmp_path / "out", source, merges=10)
 
 
 def test_other_text_replaces_nothing_unless_forced(binarised, tmp_path, capsys) -> None:
