@@ -1,6 +1,7 @@
 """Device and folders of a run, and the options that choose them."""
 
 import argparse
+import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,9 +20,7 @@ BOTH = ("cpu", "gpu")
 Settings = dict[str, Any]  # recorded in the JSON
 
 
-def say(text: str) -> None:
-    """Print progress without buffering."""
-    print(text, flush=True)
+say = functools.partial(print, flush=True)  # progress, without buffering
 
 
 @dataclass(frozen=True)

@@ -71,14 +71,12 @@ def correlate_by_offset(
         A correlation for each reach; None for constant values or fewer than `LEAST_ROWS` rows.
     """
     rows = [row for row in weights if row in performance]
-    found: list[float | None] = []
-    for reach in reaches:
-        one = None
-        if len(rows) >= LEAST_ROWS:
-            values = [measure(weights[row], reach) for row in rows]
-            one = correlation(values, [performance[row] for row in rows])
-        found.append(None if one is None else one.effect)
-    return found
+    if len(rows) < LEAST_ROWS:
+        return [None] * len(reaches)
+    performances = [performance[row] for row in rows]
+    measured = ([measure(weights[row], reach) for row in rows] for reach in reaches)
+    found = (correlation(values, performances) for values in measured)
+    return [None if one is None else one.effect for one in found]
 
 
 def read_weights(root: Path, scale: str) -> dict[str, Tensor]:
@@ -142,17 +140,9 @@ def draw_by_offset(
         "the largest says less still."
     )
     header = ["property", "task", "furthest from 0", "at largest offset"]
-    return RenderedFigure(
-        draw_lines(panels, rule=0.0),
-        numbers,
-        [
-            summary,
-            markdown_table(header, lines),
-            WEIGHTS_NOTE,
-            _beside_table_5(numbers, cells, scale),
-        ],
-        check_ranges(numbers),
-    )
+    beside = _beside_table_5(numbers, cells, scale)
+    parts = [summary, markdown_table(header, lines), WEIGHTS_NOTE, beside]
+    return RenderedFigure(draw_lines(panels, rule=0.0), numbers, parts, check_ranges(numbers))
 
 
 def _beside_table_5(numbers: Mapping[str, Any], cells: Mapping[str, Cells], scale: str) -> str:
@@ -167,13 +157,9 @@ def _beside_table_5(numbers: Mapping[str, Any], cells: Mapping[str, Cells], scal
         index = numbers["reaches"].index(min(reach, numbers["reaches"][-1]))
         line = [_label("bert_table2", column)]
         for task in tasks:
-            results = over_rows(
-                cells, ("bert_table2", column), task, "vanilla", numbers["rows"], scale
-            ).estimate
-            both = (
-                numbers[f"{name}, {task[1]}"][index],
-                None if results is None else results.effect,
-            )
+            pair = ("bert_table2", column), task
+            found = over_rows(cells, *pair, "vanilla", numbers["rows"], scale).estimate
+            both = numbers[f"{name}, {task[1]}"][index], None if found is None else found.effect
             line.append(" / ".join(DASH if one is None else f"{one:+.2f}" for one in both))
         lines.append(line)
     return markdown_table(["figure / Table 5", *(_label(*task) for task in tasks)], lines, left=1)

@@ -129,8 +129,6 @@ def bar_of(claim: Claim, verdict: Verdict) -> Bar | None:
     if paper is not None and abs(paper) > FARTHEST * reach:
         paper = None
     reach = max(reach, abs(paper or 0.0))
-
-    def place(value: float | None) -> float | None:
-        return None if value is None else value / reach
-
-    return Bar(effect.effect / reach, place(effect.low), place(effect.high), place(paper))
+    scaled = effect.moved(lambda value: value / reach)
+    paper = None if paper is None else paper / reach
+    return Bar(scaled.effect, scaled.low, scaled.high, paper)
