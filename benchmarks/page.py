@@ -54,7 +54,6 @@ class Target:
         return f"{'>=' if self.at_least else '<='} {self.bound:.2f}"
 
     def verdict(self, value: float) -> str:
-        """Judge a measured ratio."""
         is_met = value >= self.bound if self.at_least else value <= self.bound
         return "met" if is_met else "missed"
 
@@ -202,7 +201,6 @@ def _times(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _peaks(peaks: Mapping[str, Any]) -> str:
-    """Describe the machine's peaks."""
     side, size = peaks["gemm_size"], peaks["copy_bytes"] / 2**20
 
     def measured(name: str) -> str:

@@ -85,7 +85,6 @@ class Benchmark:
     shares: Sequence[str] = ()
 
     def settings(self, device: str, quick: bool) -> Settings:
-        """Return the settings, as the JSON records them."""
         found = self.sizes | (self.gpu if device == "gpu" else {}) | (self.quick if quick else {})
         if "contenders" in found:
             lengths, counts = found.pop("lengths"), found["contenders"]

@@ -133,7 +133,6 @@ def _trainings(results: Sequence[Result]) -> list[str]:
 
 
 def _training(configs: Sequence[Config]) -> str:
-    """Describe budget and recipe of one kind of training."""
 
     def of(section: str, key: str) -> str:
         return _distinct(configs, lambda c: c.get(section, {}).get(key))
@@ -173,7 +172,6 @@ def _batch(config: Config) -> str:
 
 
 def _runs(results: Sequence[Result]) -> str:
-    """Describe seeds, sizes and duration of the runs."""
     is_trained = any(result["metrics"]["train_seconds"] for result in results)
     took = f"; {_range(results, 'train_seconds', 60)} minutes per run" if is_trained else ""
     return (

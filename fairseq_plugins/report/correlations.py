@@ -89,17 +89,14 @@ class Correlations:
 
     @property
     def ours(self) -> Mapping[MetricPair, Correlated]:
-        """The correlations of the results."""
         return self.numbers.correlations
 
     @property
     def page(self) -> str:
-        """The name of the page on the site."""
         return f"{PAGE}-{self.scale}.html"
 
     @property
     def grid(self) -> Grid:
-        """The paper's numbers and ours."""
         return grid(self.ours)
 
     @property
@@ -123,7 +120,6 @@ class Correlations:
         return page
 
     def as_data(self) -> dict[str, Any]:
-        """Return all numbers of the page as JSON data."""
         again = grid(of_the_paper())
         return {
             "what": "Pearson correlations over rows between a property and a performance",

@@ -143,7 +143,6 @@ def _draw_together(axis: Any, panel: Panel) -> None:
 
 
 def _set_scales(axis: Any, panel: Panel) -> None:
-    """Set scales, ticks, limits and the vertical rule of a panel."""
     axis.grid(alpha=0.3)
     if panel.log_x:
         axis.set_xscale("log", base=2)

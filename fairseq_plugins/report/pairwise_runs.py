@@ -41,7 +41,6 @@ class PairwiseRuns:
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds that all rows have."""
         return sorted(self.values[self.rows[0]])
 
     def differences(self, first: str, second: str) -> dict[int, float]:
@@ -115,7 +114,6 @@ class PairwiseRuns:
         return verdicts
 
     def _about(self) -> str:
-        """Explain the numbers."""
         about = (
             "Means over seeds ± standard deviation (number of seeds). Differences are paired by "
             "seed, with 95 % intervals of a t-test (of two seeds by the pooled spread)"
@@ -133,7 +131,6 @@ class PairwiseRuns:
         return cell_text(self.values[row], self.column.digits)
 
     def _lines(self) -> list[list[str]]:
-        """Return a line of cells for each pair."""
         digits = self.column.digits
         return [
             [

@@ -76,7 +76,6 @@ class Panel:
         return min(xs), max(xs), min(y for _, y in points), self.top
 
     def end_labels(self) -> list[str]:
-        """Format `ends`."""
         first, last, low, high = (
             f"{end:.3g}" if abs(end) < 1e3 else f"{end:,.0f}" for end in self.ends
         )

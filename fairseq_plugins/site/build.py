@@ -89,7 +89,6 @@ class Site:
         self.runs = {one.page: table_cells(one) for one in evidence.tables if one.shown}
 
     def write(self, page: str, template: str, **values: Any) -> None:
-        """Render a page."""
         text = self.templates.get_template(template).render(page=page, **values)
         write_text(self.folder / page, text)
         self.pages.append(page)
@@ -132,7 +131,6 @@ def check_output(folder: Path) -> None:
 
 
 def _copy_static(path: Path, target: Path) -> None:
-    """Copy a static file, unpacked."""
     if path.suffix == ".gz":
         _made(target.with_suffix("")).write_bytes(gzip.decompress(path.read_bytes()))
     else:

@@ -116,7 +116,6 @@ def _judged(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> J
 
 
 def _sentence(claim: Claim, verdict: Verdict) -> str:
-    """Describe effect, interval and verdict in a sentence."""
     estimate = verdict.estimate
     if verdict.found:
         return f"Computed: {verdict.found}."

@@ -84,7 +84,6 @@ class _Parser:
         return self.atom()
 
     def bracket(self, *, bare: bool = False) -> list[str]:
-        """Parse a bracket."""
         opening = self.peek()
         closing = _CLOSING[opening]
         self.at += 1

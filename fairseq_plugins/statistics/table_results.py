@@ -88,7 +88,6 @@ class TableResults:
 
     @cached_property
     def judged(self) -> JudgedTable:
-        """Cells, floors and all differences."""
         return JudgedTable.of(self.table, self.shown)
 
     @cached_property
@@ -121,7 +120,6 @@ class TableFolder:
 
     @property
     def name(self) -> str:
-        """The name of the study, or of the scale."""
         return self.study.name if self.study else self.scale.name
 
     @property
