@@ -10,7 +10,12 @@ from fairseq_plugins.analysis.loaded_stacks import LoadedStack
 from fairseq_plugins.analysis.position_rows import build_plain, input_rows
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.encodings import PositionEncoding
-from fairseq_plugins.encodings.absolute import LearnableSinusoidal, Learned, Sinusoidal
+from fairseq_plugins.encodings.absolute import (
+    FairseqSinusoidal,
+    LearnableSinusoidal,
+    Learned,
+    Sinusoidal,
+)
 from fairseq_plugins.encodings.frequencies import geometric
 from fairseq_plugins.encodings.shaw import LearnableSinusoidalKeys, RelativeKeys, ShawKeys
 
@@ -47,8 +52,10 @@ class FigureInput:
         for part in self.inputs.parts if self.inputs is not None else ():
             if isinstance(part, LearnableSinusoidal):
                 return LEARNED_SINUSOIDS
-            if isinstance(part, Learned | Sinusoidal):
-                return LEARNED if isinstance(part, Learned) else FIXED_SINUSOIDS
+            if isinstance(part, Learned):
+                return LEARNED
+            if isinstance(part, Sinusoidal | FairseqSinusoidal):
+                return FIXED_SINUSOIDS
         return ""
 
     def relative(self) -> Tensor | None:
@@ -74,9 +81,10 @@ class FigureInput:
         for part in self.inputs.parts if self.inputs is not None else ():
             if isinstance(part, LearnableSinusoidal):
                 return part.frequencies.detach().double().cpu()
-            if isinstance(part, Sinusoidal):
-                width = part.context.embed_dim
-                return geometric(width // 2, width)
+            if isinstance(part, Sinusoidal | FairseqSinusoidal):
+                half = part.context.embed_dim // 2
+                steps = half - 1 if isinstance(part, FairseqSinusoidal) else half
+                return geometric(half, 2 * steps)
         return None
 
 

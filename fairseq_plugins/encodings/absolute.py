@@ -14,6 +14,7 @@ from fairseq_plugins.encodings.base import (
 from fairseq_plugins.encodings.checks import check_at_least, check_even
 from fairseq_plugins.encodings.frequencies import (
     fixed_sinusoids,
+    geometric,
     sinusoidal_frequencies,
     sinusoids,
 )
@@ -83,8 +84,7 @@ class FairseqSinusoidal(Absolute):
 def _fairseq_sinusoids(positions: Tensor, dim: int, offset: int) -> Tensor:
     """Return fairseq's sinusoids: (...) -> (..., dim); the last feature of an odd dim is 0."""
     half = dim // 2
-    steps = torch.arange(half, dtype=torch.float64, device=positions.device)
-    frequencies = torch.exp(steps * (-math.log(10000.0) / (half - 1)))
+    frequencies = geometric(half, 2 * (half - 1), device=positions.device)
     angles = (positions + offset).unsqueeze(-1) * frequencies
     rows = torch.cat((angles.sin(), angles.cos()), dim=-1)
     return nn.functional.pad(rows, (0, dim % 2))

@@ -20,6 +20,7 @@ from fairseq_plugins.common.vocabulary import (
 )
 from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.data.raw_text import RawText, read_raw_text
+from fairseq_plugins.encodings import expand_name
 from fairseq_plugins.evaluation.perplexity import Score, summarise
 from fairseq_plugins.evaluation.samples import (
     MaskedSamples,
@@ -111,9 +112,11 @@ class LoadedModel:
 
     @property
     def encoding(self) -> str:
-        """Name encoding and attention, as "`rope` under linear attention"."""
+        """Name encodings and attention, as "`rope` beside `learned` under linear attention"."""
         (site,) = self.identity.sites.values()
-        return f"`{site.given}` under {site.attention} attention"
+        has_table = any(part.name == "learned" for part in site.inputs)
+        beside = has_table and not {"base", "learned"} & {*expand_name(site.given)}
+        return f"`{site.given}`{' beside `learned`' * beside} under {site.attention} attention"
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ def _changes(adapted: Adapted) -> tuple[str, ...]:
     return ("--encoding", adapted.encoding)
 
 
-_SUBJECT = re.compile(r"^`[^`]+` under \w+ attention ")  # of a reason
+_SUBJECT = re.compile(r"^`[^`]+`( beside `\w+`)? under \w+ attention ")  # of a reason
 
 
 def _dashes(results: Sequence[Mapping[str, Any]]) -> list[str]:

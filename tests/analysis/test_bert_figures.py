@@ -75,6 +75,11 @@ def test_figure_4_compares_learned_frequencies_with_the_fixed_ones() -> None:
     torch.testing.assert_close(made.numbers["frequencies"]["default"], geometric(16, 32))
     psi = made.numbers["psi"]["default"]
     torch.testing.assert_close(psi, closeness(geometric(16, 32), torch.arange(16)) / 16)
+    own = make_figure(4, [causal("base")], SIZES).numbers["frequencies"]["base"]
+    half = len(own)
+    expected = 10000.0 ** (-torch.arange(half).double() / (half - 1))
+    torch.testing.assert_close(own, expected, msg="fairseq's sinusoids")
+    assert causal("base").absolute_kind() == "fixed sinusoids"
     with pytest.raises(ValueError, match="figure 4 needs absolute sinusoids"):
         make_figure(4, [masked("learned")], SIZES)
 

@@ -179,6 +179,9 @@ def test_a_length_that_has_no_meaning_is_refused(data: Path, tmp_path: Path, cap
         error = refused(capsys, folder / "checkpoint_last.pt", data, "--lengths", "16,17")
         assert f"--lengths must be at most 16, the maximum of `{name}` under linear" in error
         assert error.rstrip().endswith("but is 17")
+    path = pretrain(tmp_path / "masked", data, model_of("vanilla", "rope"))
+    error = refused(capsys, path, data, "--lengths", "4096")
+    assert "the maximum of `rope` beside `learned` under vanilla attention" in error
 
 
 def test_skipped_tokens_are_refused_unless_allowed(
