@@ -14,6 +14,7 @@ from fairseq_plugins.common.cpu import cores
 from fairseq_plugins.common.dictionaries import count_symbols
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.extras import DISTRIBUTION
+from fairseq_plugins.common.own_encodings import own_encodings
 from fairseq_plugins.common.root import PACKAGE, configs_folder
 
 SPLITS = ("train", "valid", "test")
@@ -163,15 +164,16 @@ def _digest(files: Mapping[str, Path]) -> str:
 
 
 def sources(root: Path) -> str:
-    """Compute a digest of code and configurations, equal for a wheel and its checkout."""
+    """Compute a digest of code, own encodings and configurations, equal for wheel and checkout."""
     configs = configs_folder(root)
     is_shipped = configs.is_relative_to(PACKAGE)
     package = PACKAGE if is_shipped else root / "fairseq_plugins"
     code = {
         f"fairseq_plugins/{p.relative_to(package).as_posix()}": p for p in package.rglob("*.py")
     }
+    own = {f"fairseq_plugins/encodings/{name}.py": path for name, path in own_encodings().items()}
     recipes = {f"configs/{p.relative_to(configs).as_posix()}": p for p in configs.rglob("*.yaml")}
-    return _digest(code | recipes)
+    return _digest(code | own | recipes)
 
 
 def _git(root: Path, *words: str) -> str | None:

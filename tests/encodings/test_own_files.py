@@ -1,0 +1,77 @@
+"""Encodings in files outside the package, which FAIRSEQ_PLUGINS_ENCODINGS names."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins import encodings
+from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.own_encodings import VARIABLE, own_encodings
+from fairseq_plugins.common.provenance import sources
+from fairseq_plugins.common.root import ROOT
+
+FADE = '''
+from fairseq_plugins.encodings.base import PositionEncoding, relative_positions
+from fairseq_plugins.encodings.registry import register_encoding
+
+
+@register_encoding("fade", summary="a bias of one per token", source="own", formula="t - s")
+class Fade(PositionEncoding):
+    """A bias."""
+
+    def attn_bias(self, q_positions, k_positions):
+        return relative_positions(q_positions, k_positions).unsqueeze(1).float()
+'''
+
+
+@pytest.fixture
+def fade(tmp_path: Path) -> Path:
+    path = tmp_path / "fade.py"
+    path.write_text(FADE)
+    return path
+
+
+def test_a_file_outside_is_as_one_of_the_package(fade: Path) -> None:
+    script = """
+import pickle
+from fairseq_plugins.common.provenance import sources
+from fairseq_plugins.common.root import ROOT
+from fairseq_plugins.encodings import build_encoding
+
+built = build_encoding("fade", num_heads=2, head_dim=4)
+print(type(pickle.loads(pickle.dumps(built))).__module__, sources(ROOT))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {VARIABLE: str(fade)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    module, digest = done.stdout.split()
+    assert module == "fairseq_plugins.encodings.fade"
+    assert digest != sources(ROOT), "results say that other code made them"
+
+
+def test_what_is_no_file_of_its_own_name_is_refused(
+    fade: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = tmp_path / "again" / "fade.py"
+    again.parent.mkdir()
+    again.write_text(FADE)
+    for words, message in (
+        ((tmp_path / "absent.py",), r"must name Python files.* names .*absent\.py"),
+        ((tmp_path,), "must name Python files"),
+        ((fade, again), r"must name fade\.py once"),
+    ):
+        monkeypatch.setenv(VARIABLE, os.pathsep.join(map(str, words)))
+        with pytest.raises(OptionError, match=message):
+            own_encodings()
+    monkeypatch.setenv(VARIABLE, os.pathsep.join(map(str, (fade, fade))))
+    assert own_encodings() == {"fade": fade}
+    with pytest.raises(ValueError, match=r"must have another name.*encodings\.rotary"):
+        encodings._import_file("fairseq_plugins.encodings.rotary", fade)
