@@ -1,5 +1,6 @@
 """Linear attention with a feature map: time and memory linear in the length."""
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -29,6 +30,11 @@ from fairseq_plugins.kernels.precision import without_autocast
 _HALF = (torch.float16, torch.bfloat16)
 # Bound of float16 outputs, with which the output projection of 512 features stays in range.
 LARGEST_HALF = 4096.0
+_LONG = 1024  # tokens; random ones had outputs of 1e9 from here on (rope, lrpe_type2)
+_NEAR_ZERO = (
+    f"`normalizer` is clamped: beyond {_LONG} tokens its denominators can come near 0 and outputs "
+    "be as large as 1e9; encoded does not have this."
+)
 
 
 class LinearAttention(Attention):
@@ -141,6 +147,8 @@ class LinearAttention(Attention):
             )
         _refuse_weights(need_weights)
         self._check_span(q_positions, k_positions)
+        if self.epsilon and k.size(2) > _LONG and not torch.compiler.is_compiling():
+            warnings.warn(_NEAR_ZERO, stacklevel=2)
         dtype = v.dtype
         q, norm_q = self._encode_query(q, q_positions)
         k, norm_k, v = self._encode_key(k, v, k_positions, key_padding_mask)

@@ -1,5 +1,7 @@
 """The denominators of the LRPE authors' code: a clamped one, and a norm in its place."""
 
+import warnings
+
 import pytest
 import torch
 from attention_cases import DIM, HEADS, WIDTH, Layer, count, error, redraw, tokens
@@ -207,6 +209,18 @@ def test_plain_denominators_that_vanish_under_weights_that_do_not_are_refused():
     """SPE acts before the feature map: relu(q) can be 0 where that of the encoded q is not."""
     with pytest.raises(ValueError, match="`normalizer` must not be plain with feature_map=relu"):
         build("spe", normalizer="plain", feature_map="relu")
+
+
+def test_long_sequences_with_clamped_denominators_are_warned_of():
+    """Only where encoded features cancel, as the outputs of random tokens show."""
+    q, k, v = torch.randn(3, 1, HEADS, 4096, DIM, dtype=torch.float64)
+    with pytest.warns(UserWarning, match=r"clamped.*encoded does not have this"):
+        assert call(build("rope", normalizer="clamped"), q, k, v).abs().max() > 1e4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name, normalizer in (("rope", "encoded"), ("none", "clamped")):
+            assert call(build(name, normalizer=normalizer), q, k, v).abs().max() < 10
+        call(build("rope", normalizer="clamped"), *(x[:, :, :1024] for x in (q, k, v)))
 
 
 def test_shares_of_clamped_denominators():
