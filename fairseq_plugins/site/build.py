@@ -1,6 +1,5 @@
 """The builder of the site: pages from templates, and static files."""
 
-import gzip
 import json
 import shutil
 from collections import Counter
@@ -12,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup, escape
 
-from fairseq_plugins.common.files import write_text
+from fairseq_plugins.common.files import read_bytes, write_bytes, write_text
 from fairseq_plugins.common.parallel import map_in_processes
 from fairseq_plugins.common.provenance import commit as commit_of
 from fairseq_plugins.encodings import ENCODINGS
@@ -117,7 +116,9 @@ def build(
     _encodings(site, sorted(ENCODINGS) if pictures is None else pictures)
     for path in sorted(STATIC.rglob("*")):
         if path.is_file():
-            _copy_static(path, folder / "static" / path.relative_to(STATIC))
+            target = folder / "static" / path.relative_to(STATIC)
+            is_packed = path.suffix == ".gz"
+            write_bytes(target.with_suffix("") if is_packed else target, read_bytes(path))
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     say(f"{len(site.pages)} pages, {size / 1e6:.1f} MB: {folder / 'index.html'}")
     return site.pages
@@ -128,13 +129,6 @@ def check_output(folder: Path) -> None:
     is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     if not is_free and not (folder / MARKER).is_file():
         raise ValueError(f"--output must be a new folder or a report, but {folder} is neither")
-
-
-def _copy_static(path: Path, target: Path) -> None:
-    if path.suffix == ".gz":
-        _made(target.with_suffix("")).write_bytes(gzip.decompress(path.read_bytes()))
-    else:
-        shutil.copyfile(path, _made(target))
 
 
 def _claims(site: Site) -> None:
@@ -230,7 +224,7 @@ def _encodings(site: Site, names: Sequence[str]) -> None:
 def _figures(site: Site) -> None:
     site.write("figures.html", "figures.html", views=site.figures, same=same_charts(site.figures))
     for path in dict.fromkeys(path for view in site.figures for path in view.pictures):
-        shutil.copyfile(results_of(site.evidence.root) / path, _made(site.folder / "drawn" / path))
+        write_bytes(site.folder / "drawn" / path, read_bytes(results_of(site.evidence.root) / path))
 
 
 def same_charts(views: Sequence[FigureView]) -> dict[str, str]:
@@ -254,8 +248,3 @@ def _speed(site: Site) -> None:
         table9=table9(site.evidence),
         lost=site.evidence.left_out,
     )
-
-
-def _made(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
