@@ -73,12 +73,9 @@ def measure(job: Sequence[str], most: int) -> Result:
     with tempfile.TemporaryDirectory() as name:
         copy, log = Path(name, "copy"), Path(name, "job.log")
         make_copy(copy, most)
-        own = {
-            **{"PYTHON": sys.executable, "PYTHONPATH": str(copy)},
-            "OMP_NUM_THREADS": "1",  # as in a job with one core
-            # Folders of the copy.
-            **{variable: kind for kind, variable in FOLDER_VARIABLES.items()},
-        }
+        own = {"PYTHON": sys.executable, "PYTHONPATH": str(copy)}
+        own["OMP_NUM_THREADS"] = "1"  # as in a job with one core
+        own |= {variable: kind for kind, variable in FOLDER_VARIABLES.items()}  # of the copy
         launch = ProcessLauncher(copy, own)
         with PeakOfChildren() as peak:
             status = launch(job, log, lambda lines: None)
