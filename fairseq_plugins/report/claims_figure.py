@@ -11,21 +11,14 @@ from matplotlib.figure import Figure as Picture
 from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.papers.claims import Claim
 from fairseq_plugins.statistics.claims import bar_of
-from fairseq_plugins.statistics.verdicts import (
-    CONFIRMED,
-    CONTRADICTED,
-    NOT_RUN,
-    UNDECIDED,
-    UNTESTED,
-    Verdict,
-)
+from fairseq_plugins.statistics.verdicts import Verdict, Word
 
 _COLOURS = {
-    CONFIRMED: "#1a7f4b",
-    CONTRADICTED: "#b3202c",
-    UNDECIDED: "#d9a514",
-    NOT_RUN: "#b8c0ca",
-    UNTESTED: "#dfe3e8",
+    Word.CONFIRMED: "#1a7f4b",
+    Word.CONTRADICTED: "#b3202c",
+    Word.UNDECIDED: "#d9a514",
+    Word.NOT_RUN: "#b8c0ca",
+    Word.UNTESTED: "#dfe3e8",
 }
 _WIDEST = 92  # characters of a claim per line
 _PAPERS: Any = {"color": "white", "markeredgecolor": "#3b4252", "zorder": 3}
@@ -39,10 +32,10 @@ def draw_claims(claims: Sequence[Claim], verdicts: Mapping[str, Verdict], stem: 
     counts = Counter(verdicts[claim.name].word for claim in claims)
     shown = [
         (claim, verdict)
-        for word in (CONFIRMED, CONTRADICTED, UNDECIDED)
+        for word in (Word.CONFIRMED, Word.CONTRADICTED, Word.UNDECIDED)
         for claim in claims
         if (verdict := verdicts[claim.name]).word == word
-        and (verdict.has_interval or word != UNDECIDED)
+        and (verdict.has_interval or word != Word.UNDECIDED)
     ]
     picture = Picture(figsize=(11, 1.9 + 0.34 * len(shown)), layout="constrained")
     heights = [1.1, max(1.0, 0.45 * len(shown))]
@@ -57,7 +50,7 @@ def draw_claims(claims: Sequence[Claim], verdicts: Mapping[str, Verdict], stem: 
 
 def draw_summary(claims: Sequence[Claim], verdicts: Mapping[str, Verdict], stem: Path) -> None:
     """Draw a small picture with a bar for each paper; arguments as for `draw_claims`."""
-    papers: dict[str, Counter[str]] = {}
+    papers: dict[str, Counter[Word]] = {}
     for claim in claims:
         papers.setdefault(claim.paper, Counter())[verdicts[claim.name].word] += 1
     picture = Picture(figsize=(9, 0.9 + 0.27 * len(papers)), layout="constrained")
@@ -72,7 +65,7 @@ def draw_summary(claims: Sequence[Claim], verdicts: Mapping[str, Verdict], stem:
     save_picture(picture, stem)
 
 
-def _stack(panel: Any, place: int, counts: Counter[str]) -> list[Any]:
+def _stack(panel: Any, place: int, counts: Counter[Word]) -> list[Any]:
     """Draw a bar and return its parts, in the order of the colours."""
     left, parts = 0, []
     for word, colour in _COLOURS.items():
@@ -81,7 +74,7 @@ def _stack(panel: Any, place: int, counts: Counter[str]) -> list[Any]:
     return parts
 
 
-def _head(panel: Any, bar: Sequence[Any], counts: Counter[str], height: float) -> None:
+def _head(panel: Any, bar: Sequence[Any], counts: Counter[Word], height: float) -> None:
     """Write the title, and a legend of the bar's parts below."""
     title = f"{counts.total()} claims of the papers, each judged where it is measured best"
     panel.set_title(title, loc="left", pad=24)

@@ -23,17 +23,8 @@ from fairseq_plugins.statistics.claims import (
 )
 from fairseq_plugins.statistics.inference import MOST_SEEDS, Estimate
 from fairseq_plugins.statistics.table_results import read_numbers
-from fairseq_plugins.statistics.verdicts import (
-    CONFIRMED,
-    CONTRADICTED,
-    NOT_RUN,
-    UNDECIDED,
-    UNTESTED,
-    Verdict,
-    judge_by_scale,
-)
+from fairseq_plugins.statistics.verdicts import Verdict, Word, judge_by_scale
 
-WORDS = (CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN, UNTESTED)
 PAGE = "claims"
 SUMMARY = "claims-summary"  # the small picture
 
@@ -184,8 +175,8 @@ _METHOD = (
 _BEST = "each where it is measured best"
 _BOTH, _UNSURE = "undecided: with an interval", "undecided: without interval"
 _SMALLER = "of these smaller than the paper's"
-_UNDECIDED = (UNDECIDED, _BOTH, _SMALLER, _UNSURE)
-_COUNTED = (CONFIRMED, CONTRADICTED, *_UNDECIDED, NOT_RUN, UNTESTED)
+_UNDECIDED = (Word.UNDECIDED, _BOTH, _SMALLER, _UNSURE)
+_COUNTED = (Word.CONFIRMED, Word.CONTRADICTED, *_UNDECIDED, Word.NOT_RUN, Word.UNTESTED)
 
 
 def _kinds(claims: Iterable[Claim], found: Mapping[str, Verdict]) -> Iterator[str]:
@@ -194,7 +185,7 @@ def _kinds(claims: Iterable[Claim], found: Mapping[str, Verdict]) -> Iterator[st
         if (verdict := found.get(claim.name)) is None:
             continue
         yield verdict.word
-        if verdict.word == UNDECIDED:
+        if verdict.word == Word.UNDECIDED:
             yield _BOTH if verdict.has_interval else _UNSURE
             if smaller_than_printed(claim, verdict):
                 yield _SMALLER
@@ -204,7 +195,7 @@ def _table(claims: Sequence[Claim], verdicts: Verdicts) -> str:
     scales = [
         scale
         for scale, found in verdicts.items()
-        if any(c.name in found and found[c.name].word != NOT_RUN for c in claims)
+        if any(c.name in found and found[c.name].word != Word.NOT_RUN for c in claims)
     ]
     lines = []
     for claim in claims:
@@ -267,7 +258,7 @@ def interval_text(estimate: Estimate, verdict: Verdict) -> str:
 def tie_text(verdict: Verdict) -> str:
     """Say that a correction for multiple testing makes a tie; "" otherwise."""
     effect = verdict.estimate
-    if verdict.word == UNDECIDED and effect is not None and effect.is_tie_by_correction:
+    if verdict.word == Word.UNDECIDED and effect is not None and effect.is_tie_by_correction:
         p = probability(effect.adjusted)
         return f"a tie, corrected for all pairs of the claim (p = {p})"
     if not verdict.is_corrected_tie or verdict.corrected is None:

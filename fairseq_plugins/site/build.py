@@ -17,7 +17,7 @@ from fairseq_plugins.common.provenance import commit as commit_of
 from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.papers.bert_correlations import PROPERTIES, TABLES
 from fairseq_plugins.report.captions import caption
-from fairseq_plugins.report.claims_page import LARGEST, LEGEND, WORDS
+from fairseq_plugins.report.claims_page import LARGEST, LEGEND
 from fairseq_plugins.report.correlations import Correlations
 from fairseq_plugins.report.floors import floors_section
 from fairseq_plugins.report.render import comparisons
@@ -30,6 +30,7 @@ from fairseq_plugins.site.runs import KINDS, CellView, by_training, script, tabl
 from fairseq_plugins.site.speed import machines, table9, timing_command
 from fairseq_plugins.site.tables import floor_texts, side_by_side, site_lines
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
+from fairseq_plugins.statistics.verdicts import Word
 
 STATIC = Path(__file__).parent / "static"
 DOCS = "../docs/docs/encodings.html"  # of `make docs`, from the site that `make report` makes
@@ -138,7 +139,7 @@ def _claims(site: Site) -> None:
         "index.html",
         "claims.html",
         views=views,
-        counts={word: shown[word] for word in WORDS},
+        counts={word: shown[word] for word in Word},
         legend=[LARGEST, *LEGEND],
         scales=list(dict.fromkeys(one.scale for view in views for one in view.shown)),
         left_out=[(one, text) for one in site.evidence.tables for text in one.left_out],

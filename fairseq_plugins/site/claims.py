@@ -15,7 +15,7 @@ from fairseq_plugins.site.tables import cell_page
 from fairseq_plugins.statistics.claims import Bar, bar_of, best_verdicts, smaller_than_printed
 from fairseq_plugins.statistics.comparisons import mean, rows_of
 from fairseq_plugins.statistics.table_results import RERUN, Evidence
-from fairseq_plugins.statistics.verdicts import CONFIRMED, CONTRADICTED, NOT_RUN, UNDECIDED, Verdict
+from fairseq_plugins.statistics.verdicts import Verdict, Word
 
 SEVERAL = (1, 2, 3)  # seeds of the command where a number has no interval yet
 
@@ -87,7 +87,7 @@ def _view(evidence: Evidence, claim: Claim, best_scale: str | None) -> ClaimView
     scales = [scale for scale, found in evidence.verdicts.items() if claim.name in found]
     judged = [
         _judged(evidence, claim, scale, evidence.verdicts[scale][claim.name]) for scale in scales
-    ] or [_judged(evidence, claim, "mini", Verdict(NOT_RUN))]
+    ] or [_judged(evidence, claim, "mini", Verdict(Word.NOT_RUN))]
     best = next((one for one in judged if one.scale == best_scale), judged[0])
     attention = getattr(claim.evidence, "attention", "")
     page = f"claim-{claim.name}.html"
@@ -135,9 +135,9 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
         over = "over the types"
     tie = tie_text(verdict)
     where = {
-        CONFIRMED: "all of it lies where the paper says",
-        CONTRADICTED: "none of it lies where the paper says",
-        UNDECIDED: f"it is {tie}"
+        Word.CONFIRMED: "all of it lies where the paper says",
+        Word.CONTRADICTED: "none of it lies where the paper says",
+        Word.UNDECIDED: f"it is {tie}"
         if tie
         else "it lies on both sides, so chance may have made the effect",
     }[verdict.word]
@@ -145,7 +145,7 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
         where += f"; {verdict.enough} seeds would decide if effect and spread are what they seem"
     if smaller_than_printed(claim, verdict):
         where += "; one as large as the paper's is ruled out at this scale"
-    if tie and verdict.word != UNDECIDED:
+    if tie and verdict.word != Word.UNDECIDED:
         where += f"; it is {tie}"
     if verdict.missing:
         where += f"; without {verdict.missing}"

@@ -10,14 +10,7 @@ from fairseq_plugins.papers.claims import Claim, Computed, Correlation, Speed
 from fairseq_plugins.statistics.comparisons import Cells, printed_cells
 from fairseq_plugins.statistics.inference import sample_mean
 from fairseq_plugins.statistics.numbers import Numbers
-from fairseq_plugins.statistics.verdicts import (
-    NOT_RUN,
-    UNDECIDED,
-    UNTESTED,
-    Verdict,
-    begins_at,
-    judge,
-)
+from fairseq_plugins.statistics.verdicts import Verdict, Word, begins_at, judge
 
 # A printed effect farther out than this many interval widths is not drawn: it is of another model,
 # and would leave the interval no room.
@@ -44,11 +37,11 @@ def best_verdicts(verdicts: Verdicts) -> dict[str, tuple[str, Verdict]]:
 
 
 def _rank(verdict: Verdict) -> int:
-    if verdict.word == NOT_RUN:
+    if verdict.word == Word.NOT_RUN:
         return 0
-    if verdict.word == UNTESTED:
+    if verdict.word == Word.UNTESTED:
         return 2
-    return 1 if verdict.word == UNDECIDED and not verdict.has_interval else 3
+    return 1 if verdict.word == Word.UNDECIDED and not verdict.has_interval else 3
 
 
 def without_needless(verdicts: Verdicts) -> dict[str, dict[str, Verdict]]:
@@ -58,7 +51,7 @@ def without_needless(verdicts: Verdicts) -> dict[str, dict[str, Verdict]]:
         scale: {
             name: verdict
             for name, verdict in found.items()
-            if verdict.word != NOT_RUN or _rank(best[name][1]) < 2
+            if verdict.word != Word.NOT_RUN or _rank(best[name][1]) < 2
         }
         for scale, found in verdicts.items()
     }
@@ -67,12 +60,12 @@ def without_needless(verdicts: Verdicts) -> dict[str, dict[str, Verdict]]:
 def printed(claim: Claim) -> Verdict:
     """Judge a claim by the paper's own numbers; there is no interval, and `not run` without any."""
     if isinstance(claim.evidence, Computed):
-        return Verdict(NOT_RUN)
+        return Verdict(Word.NOT_RUN)
     if isinstance(claim.evidence, Speed):
-        return Verdict(UNDECIDED, sample_mean([claim.evidence.printed]), "x")
+        return Verdict(Word.UNDECIDED, sample_mean([claim.evidence.printed]), "x")
     if isinstance(claim.evidence, Correlation):
         (_, own), (_, performance) = claim.evidence.of, claim.evidence.with_
-        return Verdict(UNDECIDED, sample_mean([PRINTED[own][performance].mean]), "r")
+        return Verdict(Word.UNDECIDED, sample_mean([PRINTED[own][performance].mean]), "r")
     return judge(claim, Numbers(all_printed(), {}))
 
 
@@ -88,7 +81,7 @@ def smaller_than_printed(claim: Claim, verdict: Verdict) -> bool:
     Its interval then ends, on the claimed side, before the effect that the paper prints.
     """
     own, paper = verdict.estimate, printed(claim).estimate
-    if verdict.word != UNDECIDED or own is None or paper is None:
+    if verdict.word != Word.UNDECIDED or own is None or paper is None:
         return False
     if own.low is None or own.high is None:
         return False

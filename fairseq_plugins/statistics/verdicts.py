@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from math import expm1, log, log1p
 
 from fairseq_plugins.papers import PUBLISHED, TABLES
@@ -31,9 +32,17 @@ from fairseq_plugins.statistics.inference import (
 )
 from fairseq_plugins.statistics.numbers import Numbers
 
-CONFIRMED, CONTRADICTED, UNDECIDED, NOT_RUN = "confirmed", "contradicted", "undecided", "not run"
-UNTESTED = "cannot be tested"  # at a scale that does not measure the metric
 COMPUTED = "computed"  # in place of a scale, of claims that no model decides
+
+
+class Word(StrEnum):
+    """The words of verdicts."""
+
+    CONFIRMED = "confirmed"
+    CONTRADICTED = "contradicted"
+    UNDECIDED = "undecided"
+    NOT_RUN = "not run"
+    UNTESTED = "cannot be tested"  # at a scale that does not measure the metric
 
 
 @dataclass(frozen=True)
@@ -41,7 +50,6 @@ class Verdict:
     """The verdict on a claim, with the effect that it rests on.
 
     Attributes:
-        word: confirmed, contradicted, undecided, not run, cannot be tested.
         estimate: the effect; of several comparisons the least favourable, or the one that
             contradicts. None if not run.
         unit: of the effect: "%" for ratios, "r" for correlations, "x" for speed.
@@ -53,7 +61,7 @@ class Verdict:
             over all that are read together there; None if that page does not have it.
     """
 
-    word: str
+    word: Word
     estimate: Estimate | None = None
     unit: str = ""
     digits: int = 2
@@ -65,7 +73,7 @@ class Verdict:
     @property
     def is_corrected_tie(self) -> bool:
         """Return whether a decided claim is a tie on the table's page."""
-        decided = self.word in (CONFIRMED, CONTRADICTED)
+        decided = self.word in (Word.CONFIRMED, Word.CONTRADICTED)
         return decided and self.corrected is not None and not self.corrected.is_significant
 
     @property
@@ -105,10 +113,10 @@ def judge(claim: Claim, numbers: Numbers) -> Verdict:
     trivial baseline.
     """
     if reason := _untested(claim.evidence, numbers.scale):
-        return Verdict(UNTESTED, missing=reason)
+        return Verdict(Word.UNTESTED, missing=reason)
     verdict = _measured(claim.evidence, numbers)
-    if verdict.word != NOT_RUN and (reason := _at_floor(claim.evidence, numbers)):
-        return Verdict(UNTESTED, missing=reason)
+    if verdict.word != Word.NOT_RUN and (reason := _at_floor(claim.evidence, numbers)):
+        return Verdict(Word.UNTESTED, missing=reason)
     return verdict
 
 
@@ -141,15 +149,15 @@ def _untested(evidence: Evidence, scale: str) -> str:
     return next(filter(None, reasons), "")
 
 
-def word_of(estimate: Estimate, claimed: str, by: float = 0.0) -> str:
+def word_of(estimate: Estimate, claimed: str, by: float = 0.0) -> Word:
     """Decide a claim: confirmed if the whole interval is on the claimed side of `by`."""
     if estimate.low is None or estimate.high is None:
-        return UNDECIDED
+        return Word.UNDECIDED
     mirrored = estimate.times(1 if claimed == "above" else -1)
     assert mirrored.low is not None and mirrored.high is not None
     if mirrored.low > by:
-        return CONFIRMED
-    return CONTRADICTED if mirrored.high < by else UNDECIDED
+        return Word.CONFIRMED
+    return Word.CONTRADICTED if mirrored.high < by else Word.UNDECIDED
 
 
 def begins_at(evidence: Evidence) -> float:
@@ -181,7 +189,7 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
     ]
     missing = "; ".join(dict.fromkeys(filter(None, absent)))
     if missing:
-        return Verdict(NOT_RUN, missing=missing)
+        return Verdict(Word.NOT_RUN, missing=missing)
     if evidence.relative:
         sides = _logarithms(sides[0]), _logarithms(sides[1])
     first = [sides[0][row] for row in evidence.first]
@@ -201,7 +209,7 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
     if evidence.relative:
         found, unit, begins = paired.moved(lambda x: 100 * expm1(x)), "%", log1p(begins / 100)
     word = word_of(found, evidence.claimed, evidence.by)
-    enough = enough_seeds(paired, begins) if word == UNDECIDED else None
+    enough = enough_seeds(paired, begins) if word == Word.UNDECIDED else None
     digits = _digits(evidence.table, metric)
     corrected = None if is_other else _corrected(evidence, numbers)
     return Verdict(word, found, unit, digits, enough=enough, corrected=corrected)
@@ -239,14 +247,14 @@ def _of_several(
 
     wrong = [one for one in each if one.is_significant and sign * one.effect < 0]
     if len(wrong) > exceptions:
-        return Verdict(CONTRADICTED, deciding(wrong), "", digits)
-    unsure = [one for one in each if word_of(one, evidence.claimed) != CONFIRMED]
+        return Verdict(Word.CONTRADICTED, deciding(wrong), "", digits)
+    unsure = [one for one in each if word_of(one, evidence.claimed) != Word.CONFIRMED]
     if len(unsure) > exceptions:
         counts = sorted(count for one in unsure if (count := enough_seeds(one)) is not None)
         needed = len(unsure) - exceptions
         enough = counts[needed - 1] if len(counts) >= needed else None
-        return Verdict(UNDECIDED, deciding(unsure), "", digits, enough=enough)
-    return Verdict(CONFIRMED, deciding([*each]), "", digits)
+        return Verdict(Word.UNDECIDED, deciding(unsure), "", digits, enough=enough)
+    return Verdict(Word.CONFIRMED, deciding([*each]), "", digits)
 
 
 def _correlation(evidence: Correlation, numbers: Numbers) -> Verdict:
@@ -256,10 +264,10 @@ def _correlation(evidence: Correlation, numbers: Numbers) -> Verdict:
     where = f"{TABLES[one].source} and {TABLES[other].source}"
     missing = _missing(evidence.rows, dict.fromkeys(found.rows), where)
     if len(found.rows) < LEAST_ROWS:
-        return Verdict(NOT_RUN, missing=missing)
+        return Verdict(Word.NOT_RUN, missing=missing)
     if found.estimate is None:
         same = f"all rows of {TABLES[other].source} have the same number"
-        return Verdict(UNDECIDED, missing="; ".join(filter(None, (same, missing))))
+        return Verdict(Word.UNDECIDED, missing="; ".join(filter(None, (same, missing))))
     word = word_of(found.estimate, evidence.claimed)
     corrected = numbers.correlations[evidence.of[1], evidence.with_[1]].estimate
     return Verdict(word, found.estimate, "r", 2, missing, corrected=corrected)
@@ -269,7 +277,7 @@ def _speed(evidence: Speed, numbers: Numbers) -> Verdict:
     found = rows_of(numbers.cells.get(TIMINGS, {}), evidence.attention, RELATIVE_SPEED)
     missing = _missing(evidence.rows, found, f"LRPE, Table 9, {evidence.attention} attention")
     if missing:
-        return Verdict(NOT_RUN, missing=missing)
+        return Verdict(Word.NOT_RUN, missing=missing)
     of_types = sample_mean([mean(found[row].values()) for row in evidence.rows])
     speed = replace(of_types, p=None, seeds=0)  # it is over types, and p of a speed of 0
     return Verdict(word_of(speed, "above", evidence.at_least), speed, "x", 3)
@@ -282,10 +290,10 @@ def _floor(evidence: Floor, numbers: Numbers) -> Verdict:
     missing = [_missing([evidence.row], rows, where)]
     missing += [] if value is not None else [f"floor `{evidence.floor}` of {where}"]
     if any(missing) or value is None:
-        return Verdict(NOT_RUN, missing="; ".join(filter(None, missing)))
+        return Verdict(Word.NOT_RUN, missing="; ".join(filter(None, missing)))
     found = above(rows[evidence.row], value, pooled_spread(rows.values()))
     word = word_of(found, evidence.claimed)
-    enough = enough_seeds(found) if word == UNDECIDED else None
+    enough = enough_seeds(found) if word == Word.UNDECIDED else None
     return Verdict(word, found, "", _digits(evidence.table, evidence.metric), enough=enough)
 
 
@@ -294,7 +302,7 @@ def _threshold(evidence: Threshold, numbers: Numbers) -> Verdict:
     found = rows_of(cells, evidence.attention, evidence.metric)
     where = f"{TABLES[evidence.table].source}, {evidence.attention} attention"
     if missing := _missing(evidence.rows, found, where):
-        return Verdict(NOT_RUN, missing=missing)
+        return Verdict(Word.NOT_RUN, missing=missing)
     spread = pooled_spread(found.values())
     each = [above(found[row], evidence.value, spread) for row in evidence.rows]
     return _of_several(evidence, each)
@@ -306,8 +314,8 @@ def _computed(evidence: Computed) -> Verdict:
     try:
         finding = CHECKS[evidence.check]()
     except ModuleNotFoundError as error:  # FLOATER's solver is optional
-        return Verdict(NOT_RUN, missing=str(error))
-    return Verdict(CONFIRMED if finding.holds else CONTRADICTED, found=finding.text)
+        return Verdict(Word.NOT_RUN, missing=str(error))
+    return Verdict(Word.CONFIRMED if finding.holds else Word.CONTRADICTED, found=finding.text)
 
 
 def _at_floor(evidence: Evidence, numbers: Numbers) -> str:

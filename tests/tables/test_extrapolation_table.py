@@ -39,7 +39,7 @@ from fairseq_plugins.statistics.comparisons import gather
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.numbers import Numbers
 from fairseq_plugins.statistics.series import length_lines, longest_places, place_lines
-from fairseq_plugins.statistics.verdicts import CONFIRMED, CONTRADICTED, judge
+from fairseq_plugins.statistics.verdicts import Word, judge
 from tests.tables.fake_fairseq import FakeFairseq
 
 SCALE = EXTRAPOLATION.scales["toy"]
@@ -429,7 +429,7 @@ def test_attentions_without_numbers_have_no_panel(make):
     assert "Observations" not in render(JudgedTable.of(TABLE, alone), "mini").markdown()
 
 
-@pytest.mark.parametrize(("rise", "word"), [(0.01, CONFIRMED), (0.5, CONTRADICTED)])
+@pytest.mark.parametrize(("rise", "word"), [(0.01, Word.CONFIRMED), (0.5, Word.CONTRADICTED)])
 def test_a_claim_compares_two_lengths_of_one_row_seed_by_seed(make, rise, word):
     made = [
         make("alibi", {1: level, 2: level + rise + 0.001 * seed}, seed=seed)

@@ -15,7 +15,7 @@ from fairseq_plugins.statistics.comparisons import gather
 from fairseq_plugins.statistics.inference import above
 from fairseq_plugins.statistics.judged import JudgedTable, best_floor, floors_of
 from fairseq_plugins.statistics.numbers import Numbers
-from fairseq_plugins.statistics.verdicts import CONFIRMED, UNTESTED, judge
+from fairseq_plugins.statistics.verdicts import Word, judge
 
 TEST = PERPLEXITIES[1]
 UNIGRAM = {
@@ -100,13 +100,13 @@ def test_rows_that_are_not_better_are_in_no_order(made):
 
 def test_a_claim_needs_a_row_that_is_better_than_its_floor(made):
     lower = Comparison("table2", "test_ppl", "linear", ("rope",), ("base",), "below")
-    for values, word in (((80.0, 70.0), CONFIRMED), ((300.0, 280.0), UNTESTED)):
+    for values, word in (((80.0, 70.0), Word.CONFIRMED), ((300.0, 280.0), Word.UNTESTED)):
         results = made(*values)
         cells = {"table2": gather(results, PERPLEXITIES)}
         numbers = Numbers(cells, {"table2": floors_of(TABLE_2, results)})
         verdict = judge(Claim("one", "A paper", "Table 1", "it is so", lower), numbers)
         assert verdict.word == word
-        assert ("unigram" in verdict.missing) == (word == UNTESTED)
+        assert ("unigram" in verdict.missing) == (word == Word.UNTESTED)
 
 
 def test_floors_of_glue_are_by_column_and_on_average():

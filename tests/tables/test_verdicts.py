@@ -27,7 +27,7 @@ from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.numbers import Numbers
 from fairseq_plugins.statistics.series import updates_to
 from fairseq_plugins.statistics.table_results import read_numbers
-from fairseq_plugins.statistics.verdicts import NOT_RUN, UNTESTED, Verdict, judge, judge_by_scale
+from fairseq_plugins.statistics.verdicts import Verdict, Word, judge, judge_by_scale
 
 LM = {"table": "table2", "metric": "test_ppl", "attention": "linear"}
 
@@ -73,7 +73,7 @@ def test_without_a_row_above_the_baseline_a_claim_cannot_be_tested():
     values = {"base": (60.0, 61.0, 62.0), "rope": (50.0, 51.2, 52.1)}
     floors = {"table2": {"test_ppl": {"unigram": 40.0}}}
     verdict = judge(claim(below()), numbers(floors, **values))
-    assert verdict.word == UNTESTED and verdict.estimate is None
+    assert verdict.word == Word.UNTESTED and verdict.estimate is None
     page = render_claims((claim(below()),), {"mini": {"one": verdict}}).markdown()
     assert "| `mini` | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |" in page
     assert "is significantly better than *unigram*, 40" in page
@@ -342,7 +342,7 @@ def test_the_best_scale_has_an_interval():
     def found(word, *, low=-1.0):
         return Verdict(word, Estimate(1.0, low, 2.0, 0.5, 3))
 
-    none, untested = Verdict("not run"), Verdict(UNTESTED)
+    none, untested = Verdict("not run"), Verdict(Word.UNTESTED)
     verdicts = {
         "mini": {
             "both": found("confirmed"),
@@ -393,12 +393,16 @@ def test_a_claim_on_a_metric_that_a_scale_does_not_measure_cannot_be_tested():
     cells = {("none", "vanilla"): {"v1_exact": {1: 20.0}}}
     numbers = Numbers({"bert_table4": cells}, {}, PUBLISHED)
     verdict = judge(v2, numbers)
-    assert verdict.word == UNTESTED and "v2.0" in verdict.missing
-    assert judge(v1, numbers).word == judge(v2, replace(numbers, scale="mini")).word == NOT_RUN
+    assert verdict.word == Word.UNTESTED and "v2.0" in verdict.missing
+    assert judge(v1, numbers).word == judge(v2, replace(numbers, scale="mini")).word == Word.NOT_RUN
     correlations = [c for c in CLAIMS if isinstance(c.evidence, Correlation)]
     words = {c.name: judge(c, numbers).word for c in correlations}
-    assert {words[c.name] for c in correlations if c.evidence.with_[1] == "v2_exact"} == {UNTESTED}
-    assert {words[c.name] for c in correlations if c.evidence.with_[1] == "v1_exact"} == {NOT_RUN}
+    assert {words[c.name] for c in correlations if c.evidence.with_[1] == "v2_exact"} == {
+        Word.UNTESTED
+    }
+    assert {words[c.name] for c in correlations if c.evidence.with_[1] == "v1_exact"} == {
+        Word.NOT_RUN
+    }
     judged = judge_by_scale(CLAIMS, {PUBLISHED: numbers})[PUBLISHED]
     assert "v1-none" in judged and "v2-short-samples" not in judged
     metrics = [column.metric for column in BERT_SQUAD_TABLE.at(PUBLISHED).columns]
