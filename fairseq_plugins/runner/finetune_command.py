@@ -124,7 +124,14 @@ def _plan(args: argparse.Namespace, task: GlueTask) -> list[FineTuning]:
         Settings(name, args.attention, args.epochs, args.batch_size, args.lr, args.max_length)
         for name in args.encoding
     ]
-    data = _prepare(args, task, adapts=any(one.changes_start for one in settings))
+    adapts = any(one.changes_start for one in settings)
+    for option, value in (("--text", args.text), ("--adapt-updates", args.adapt_updates)):
+        if value is not None and not adapts:
+            raise OptionError(
+                f"{option} must be left out where no model is adapted, as with --encoding "
+                f"{', '.join(args.encoding)} under {args.attention} attention, but is {value}"
+            )
+    data = _prepare(args, task, adapts=adapts)
     updates = args.adapt_updates or _adapt_updates(data)
     settings = [replace(one, adapt_updates=updates) for one in settings]
     return [

@@ -89,6 +89,8 @@ def test_what_cannot_be_is_refused_before_any_work(root, capsys):
         (["own.tsv", "--encoding", "rope,base,learned"], "one of base and learned, the same"),
         (["own.tsv", "--start", "nowhere"], "--start must be a folder or checkpoint"),
         (["no.tsv"], "DATA must be an existing file, but is no.tsv"),
+        (["own.tsv", "--encoding", "base", "--text", "own.tsv"], "--text must be left out"),
+        (["own.tsv", "--encoding", "base", "--adapt-updates", "9"], "--adapt-updates must be left"),
     ):
         assert finetune.main(words) == 2
         assert message in capsys.readouterr().err
