@@ -77,7 +77,7 @@ found = difference([rows["rope"]], [rows["lrpe_type2"]], spread)
 print(
     f"rope - lrpe_type2: {found.effect:+.2f}, between {found.low:+.2f} and {found.high:+.2f}, "
     f"over {found.seeds} seeds:",
-    "significant" if found.is_significant else "not significant",
+    "significant by itself" if found.is_significant else "not significant",
 )
 
 # %% [markdown]
