@@ -20,6 +20,7 @@ from fairseq_plugins.encodings.base import (
 )
 from fairseq_plugins.encodings.compose import Compose
 from fairseq_plugins.encodings.layers import ModelEncodings, build_model_encodings
+from fairseq_plugins.encodings.options import Option, parse_options
 from fairseq_plugins.encodings.properties import LinearFacts, PositionFacts
 from fairseq_plugins.encodings.protocols import (
     FoldsBasis,
@@ -31,11 +32,9 @@ from fairseq_plugins.encodings.protocols import (
 from fairseq_plugins.encodings.registry import (
     ENCODINGS,
     EncodingEntry,
-    Option,
     build_encoding,
     expand_name,
     get_entry,
-    parse_options,
     register_composition,
     register_encoding,
     with_absolute_embedding,
