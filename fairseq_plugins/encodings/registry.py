@@ -10,6 +10,7 @@ import torch
 
 from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.encodings.base import (
+    ALL_HOOKS,
     EncodingContext,
     PositionEncoding,
     overridden_hooks,
@@ -108,9 +109,14 @@ def register_encoding(
         formula: the definition in one line of plain text; queries at s, keys at t, from 0.
         known_as: other common names, for suggestions; one may belong to several encodings.
         presets: options with their default under this name.
+
+    Raises:
+        ValueError: the class overrides no hook, and would act as ``none`` does.
     """
 
     def register(make: Maker) -> Maker:
+        if isinstance(make, type):
+            _check_hooks(make)
         _enter(EncodingEntry(name, make, summary, source, formula, presets, known_as=known_as))
         return make
 
@@ -124,6 +130,19 @@ def register_composition(name: str, parts: tuple[str, ...], *, summary: str, sou
     """
     formula = " and ".join(parts) + ", each as under its own name"
     _enter(EncodingEntry(name, Compose, summary, source, formula, parts=parts))
+
+
+def _check_hooks(cls: type[PositionEncoding]) -> None:
+    if overridden_hooks(cls) or not getattr(cls, "reads_positions", True):
+        return
+    hooks = sorted(ALL_HOOKS)
+    own = [n for n in dir(cls) if n[0] != "_" and not hasattr(PositionEncoding, n)]
+    hints = {name: did_you_mean(name, hooks) for name in own if callable(getattr(cls, name))}
+    raise ValueError(
+        f"{cls.__name__} must override a hook, or declare `reads_positions = False`, but overrides "
+        f"none of {', '.join(hooks)}."
+        + "".join(f" `{name}` is no hook.{hint}" for name, hint in hints.items() if hint)
+    )
 
 
 def _enter(entry: EncodingEntry) -> None:

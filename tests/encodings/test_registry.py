@@ -188,6 +188,20 @@ def test_a_new_encoding_is_one_decorated_class():
         ENCODINGS.pop("test_only_shift", None)
 
 
+@pytest.mark.parametrize(
+    ("method", "hint"),
+    [("attention_bias", " `attention_bias` is no hook. Did you mean 'attn_bias'?"), ("xyz", "")],
+)
+def test_a_class_without_a_hook_is_refused(method, hint):
+    """It would act as ``none`` does."""
+    wrong = type("Mine", (PositionEncoding,), {method: lambda self, q_positions, k_positions: 0})
+    register = register_encoding("test_only_mine", summary="s", source="s", formula="f")
+    message = "Mine must override a hook.* overrides none of attn_bias, embed, .*transform_value."
+    with pytest.raises(ValueError, match=f"^{message}{re.escape(hint)}$"):
+        register(wrong)
+    assert "test_only_mine" not in ENCODINGS
+
+
 def test_a_stack_shares_what_its_papers_share():
     t5 = build_model_encodings("t5", 3, CONTEXT, {})
     assert t5.inputs == [None] * len(t5.layers)
