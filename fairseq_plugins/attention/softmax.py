@@ -18,6 +18,7 @@ from fairseq_plugins.attention.masks import (
     split_mask,
 )
 from fairseq_plugins.attention.shared import SharedPass
+from fairseq_plugins.attention.terms import sum_of_terms
 from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding, SeesMask
 from fairseq_plugins.encodings.base import relative_positions
 from fairseq_plugins.encodings.position_bounds import known_end, with_end
@@ -201,8 +202,9 @@ class SoftmaxAttention(Attention):
         if self.encoding is not None and "relative_values" in self.hooks:
             # After decoding, since this term is not encoded as values are.
             assert dropped is not None
-            k_positions = state["k_positions"]
-            output = output + self.encoding.relative_values(dropped, q_positions, k_positions)
+            at = self._sampled_positions(q_positions, state["k_positions"])
+            parts = self.encoding.parts_with("relative_values")
+            output = output + sum_of_terms(parts, "relative_values", dropped, *at)
         return output, weights if need_weights else None
 
     def _weigh(
@@ -322,20 +324,16 @@ class SoftmaxAttention(Attention):
             hidden, _ = split_mask(state, attn_mask, None)
             for index in self._seeing_mask:
                 self.parts[index].see_mask(hidden)  # type: ignore[operator]
-        return self.encoding.relative_logits(q, k, q_positions, state["k_positions"])
+        at = self._sampled_positions(q_positions, state["k_positions"])
+        parts = self.encoding.parts_with("relative_logits")
+        return sum_of_terms(parts, "relative_logits", q, k, *at)
 
     def _bias(self, q_positions: Tensor, k_positions: Tensor, shared: SharedPass) -> Tensor | None:
         """Return the sum of biases (B or 1, H, T, S), or None; shared ones once per pass."""
-        total: Tensor | None = None
-        for part in self._biases:
-
-            def make(part: PositionEncoding = part) -> Tensor:
-                return part.attn_bias(*self._sampled_positions(q_positions, k_positions))
-
-            is_shared = part.shared_across_layers
-            bias = shared.once(("bias", id(part)), make) if is_shared else make()
-            total = plus(total, bias)
-        return total
+        if not self._biases:
+            return None
+        at = self._sampled_positions(q_positions, k_positions)
+        return sum_of_terms(self._biases, "attn_bias", *at, shared=shared)
 
     def _decay(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """Return the difference of scale q.k r^(s - t) and scale q.k: (B, H, T, S).

@@ -1,5 +1,6 @@
 """Inputs that would be broadcast, or taken for something else, are refused by name."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -8,7 +9,7 @@ from attention_cases import ATTENTIONS, DIM, HEADS, NAMES, VOCAB, compatible, co
 from torch import Tensor
 
 from fairseq_plugins.attention import Attention, build_attention, make_positions
-from fairseq_plugins.encodings import PositionEncoding, build_encoding
+from fairseq_plugins.encodings import Compose, EncodingContext, PositionEncoding, build_encoding
 
 both = pytest.mark.parametrize("attention", ["vanilla", "linear"])
 LENGTH = 5
@@ -150,3 +151,46 @@ def test_an_attention_mask_of_integers(dtype):
     mask, at = torch.ones(LENGTH, LENGTH, dtype=dtype), count(LENGTH)
     with pytest.raises(ValueError, match=f"`attn_mask` must be bool.* but is {dtype}"):
         build("vanilla")(heads(), heads(), heads(), q_positions=at, k_positions=at, attn_mask=mask)
+
+
+class Given(PositionEncoding):
+    """An encoding whose hooks return one tensor."""
+
+    term: Tensor
+
+    def attn_bias(self, q_positions, k_positions):
+        return self.term
+
+    def relative_logits(self, q, k, q_positions, k_positions):
+        return self.term
+
+    def relative_values(self, weights, q_positions, k_positions):
+        return self.term
+
+
+@pytest.mark.parametrize("rows", [1, HEADS])
+@pytest.mark.parametrize("hook", ["attn_bias", "relative_logits", "relative_values"])
+def test_terms_of_another_shape(hook, rows):
+    """Heads in place of rows would be broadcast to other rows, or to a larger batch."""
+    context = EncodingContext(num_heads=HEADS, head_dim=DIM, embed_dim=HEADS * DIM)
+    last = DIM if hook == "relative_values" else LENGTH
+    x, at = torch.randn(rows, HEADS, LENGTH, DIM), count(LENGTH)
+    given = type("Given", (PositionEncoding,), {hook: getattr(Given, hook)})(context)
+    other = build_encoding("t5+shaw", num_heads=HEADS, head_dim=DIM)
+    for encoding in (given, Compose([other, given])):
+        module = build_attention("vanilla", encoding, num_heads=HEADS, head_dim=DIM, causal=False)
+
+        def attend(*shape: int, module: Attention = module) -> Tensor:
+            given.term = torch.randn(shape)
+            return module(x, x, x, q_positions=at, k_positions=at)[0]
+
+        assert attend(1, 1, LENGTH, last).shape == attend(1, HEADS, LENGTH, last).shape == x.shape
+        wrong = [(HEADS, LENGTH, last), (1, HEADS, last), (1, HEADS, 1, last), (3, 1, LENGTH, last)]
+        if rows == 1 or hook == "attn_bias":
+            wrong.append((HEADS, 1, LENGTH, last))
+        first = "1" if rows == 1 or hook == "attn_bias" else f"{rows} or 1"
+        needed = f"({first}, {HEADS} or 1, {LENGTH}, {last})"
+        for shape in wrong:
+            message = f"`{hook}` of the encoding 'Given' must be {needed}, "
+            with pytest.raises(ValueError, match=re.escape(message)):
+                attend(*shape)
