@@ -1,6 +1,7 @@
 """The registry of encodings by name, with checked options."""
 
 import inspect
+import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -103,7 +104,7 @@ def register_encoding(
     from the context and the options; the first class of its return type is the default.
 
     Args:
-        name: lower-case letters, digits and ``_``.
+        name: lower-case letters, digits and ``_``; a class may register its name again.
         summary: one line.
         source: paper and equation.
         formula: the definition in one line of plain text; queries at s, keys at t, from 0.
@@ -111,7 +112,8 @@ def register_encoding(
         presets: options with their default under this name.
 
     Raises:
-        ValueError: the class overrides no hook, and would act as ``none`` does.
+        ValueError: the class overrides no hook, and would act as ``none`` does; or another class
+            has the name, or it has other characters.
     """
 
     def register(make: Maker) -> Maker:
@@ -146,8 +148,23 @@ def _check_hooks(cls: type[PositionEncoding]) -> None:
 
 
 def _enter(entry: EncodingEntry) -> None:
-    assert entry.name not in ENCODINGS, f"{entry.name} is registered twice"
+    if not re.fullmatch(r"\w+", entry.name, re.ASCII):
+        raise ValueError(
+            "an encoding's name must be of letters, digits and `_`, since `+` joins names, but is "
+            f"{entry.name!r}."
+        )
+    other = ENCODINGS.get(entry.name, entry)
+    # A notebook's cell that runs again defines the same class anew.
+    if _origin(other) != _origin(entry):
+        raise ValueError(
+            f"an encoding's name must be new, but {entry.name!r} is that of "
+            f"{'.'.join(_origin(other)[:2])}."
+        )
     ENCODINGS[entry.name] = entry
+
+
+def _origin(entry: EncodingEntry) -> tuple[str, ...]:
+    return (entry.make.__module__, entry.make.__qualname__, *entry.parts)
 
 
 def expand_name(name: str) -> list[str]:

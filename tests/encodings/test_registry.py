@@ -14,6 +14,7 @@ from fairseq_plugins.encodings import (
     build_model_encodings,
     get_entry,
     parse_options,
+    register_composition,
     register_encoding,
     with_absolute_embedding,
 )
@@ -200,6 +201,49 @@ def test_a_class_without_a_hook_is_refused(method, hint):
     with pytest.raises(ValueError, match=f"^{message}{re.escape(hint)}$"):
         register(wrong)
     assert "test_only_mine" not in ENCODINGS
+
+
+def cell(name: str = "test_only_cell") -> type[PositionEncoding]:
+    """Run a notebook's cell with a class of an encoding."""
+
+    class Cell(PositionEncoding):
+        def transform_query(self, q, positions):
+            return q
+
+    return register_encoding(name, summary="s", source="s", formula="f")(Cell)
+
+
+def test_a_class_that_is_defined_anew_replaces_itself():
+    try:
+        cell()
+        second = cell()
+        assert ENCODINGS["test_only_cell"].cls is second
+        register_composition("test_only_pair", ("rope", "t5"), summary="s", source="s")
+        register_composition("test_only_pair", ("rope", "t5"), summary="anew", source="s")
+        assert ENCODINGS["test_only_pair"].summary == "anew"
+        message = "name must be new, but 'test_only_pair' is that of .*Compose"
+        with pytest.raises(ValueError, match=message):
+            register_composition("test_only_pair", ("rope", "xl"), summary="s", source="s")
+    finally:
+        ENCODINGS.pop("test_only_cell", None)
+        ENCODINGS.pop("test_only_pair", None)
+
+
+def test_a_name_of_another_class_is_refused():
+    before = ENCODINGS["alibi"]
+    with pytest.raises(
+        ValueError, match=r"name must be new, but 'alibi' is that of .*\.bias\.ALiBi"
+    ):
+        cell("alibi")
+    assert ENCODINGS["alibi"] is before
+
+
+@pytest.mark.parametrize("name", ["my enc+x", "rope-2", "a.b", "", "é"])
+def test_a_name_of_other_characters_is_refused(name):
+    """Names are joined by `+`, and options by `.`."""
+    with pytest.raises(ValueError, match=f"must be of letters, .*but is {re.escape(repr(name))}"):
+        cell(name)
+    assert name not in ENCODINGS
 
 
 def test_a_stack_shares_what_its_papers_share():
