@@ -191,7 +191,8 @@ def get_entry(name: str) -> EncodingEntry:
         hint = did_you_mean(name, known, {n: ENCODINGS[n].known_as for n in known})
         raise ValueError(
             "`position_encoding` must be one of the encodings' names, "
-            f"but is {name!r} instead.{hint} The names are {', '.join(known)}."
+            f"but is {name!r} instead.{hint} The names are {', '.join(known)}. An "
+            "encoding of your own must be imported first."
         )
     return ENCODINGS[name]
 
