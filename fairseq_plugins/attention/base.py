@@ -34,7 +34,7 @@ class Attention(nn.Module):
         reads_projections: whether the encoding also uses the layer's projections.
         name: the value of the option ``attention_type``.
         supported_hooks: hooks of encodings that it supports.
-        refusal: reason why it does not support other hooks, as the end of a sentence.
+        needs: what other hooks need that it does not have, as the end of a sentence.
         gives_weights: whether it supports ``need_weights``.
         span: the smallest unsupported distance between positions; None if all are supported.
 
@@ -52,7 +52,7 @@ class Attention(nn.Module):
 
     name: ClassVar[str]
     supported_hooks: ClassVar[frozenset[str]]
-    refusal: ClassVar[str] = ""
+    needs: ClassVar[str] = ""
     gives_weights: ClassVar[bool] = True
     span: int | None = None
 
@@ -91,7 +91,8 @@ class Attention(nn.Module):
         reason: str | None
         if missing := sorted(self.hooks - self.supported_hooks):
             user = f"{self.name} attention"
-            reason = f"its hook `{'`, `'.join(missing)}` {self.refusal}"
+            noun, verb = ("hooks", "need") if len(missing) > 1 else ("hook", "needs")
+            reason = f"its {noun} `{'`, `'.join(missing)}` {verb} {self.needs}"
         elif self.causal:
             user, reason = "a causal model", encoding.causal_refusal
         else:

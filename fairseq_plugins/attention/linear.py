@@ -69,7 +69,7 @@ class LinearAttention(Attention):
 
     name = "linear"
     supported_hooks = TRANSFORM_HOOKS | {"embed"}
-    refusal = "needs the T x S logits, which linear attention never computes"
+    needs = "the T x S logits, which linear attention never computes"
     gives_weights = False
 
     def __init__(

@@ -79,7 +79,9 @@ def assert_names_everything(message: str, name: str, attention: str, causal: boo
         assert message.endswith(f"a {'bidirectional' if causal else 'causal'} model would work.")
         return
     assert attention in message
-    assert all(f"`{hook}`" in message for hook in missing)
+    hooks = "`, `".join(sorted(missing))
+    needs = f"its hooks `{hooks}` need the" if len(missing) > 1 else f"its hook `{hooks}` needs the"
+    assert needs in message
     assert "attention_type=vanilla" in message
     assert "rope" in message.split("one of: ")[1].split(", ")
 

@@ -257,7 +257,7 @@ def _reason(place: str, attention: str, encoding: str) -> str | None:
         return "its hook `embed` acts on the input of a stack"
     missing = sorted(entry.hooks - ATTENTIONS[attention].supported_hooks)
     if missing:
-        return f"its hook `{'`, `'.join(missing)}`"
+        return f"its hook{'s' * (len(missing) > 1)} `{'`, `'.join(missing)}` need"
     return entry.refusal(causal=place == "decoder")
 
 
