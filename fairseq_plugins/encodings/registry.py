@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from fairseq_plugins.common.own_encodings import VARIABLE
 from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.encodings.base import (
     ALL_HOOKS,
@@ -191,8 +192,8 @@ def get_entry(name: str) -> EncodingEntry:
         hint = did_you_mean(name, known, {n: ENCODINGS[n].known_as for n in known})
         raise ValueError(
             "`position_encoding` must be one of the encodings' names, "
-            f"but is {name!r} instead.{hint} The names are {', '.join(known)}. An "
-            "encoding of your own must be imported first."
+            f"but is {name!r} instead.{hint} The names are {', '.join(known)}. "
+            f"Import an encoding of your own first, or name its file in {VARIABLE}."
         )
     return ENCODINGS[name]
 

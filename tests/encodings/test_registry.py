@@ -35,7 +35,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(wrong, meant):
             build(name)
     with pytest.raises(ValueError, match=r"but is 'xyzzy' instead\. The names are .*lrpe_type1, "):
         get_entry("xyzzy")
-    with pytest.raises(ValueError, match=r" An encoding of your own must be imported first\.$"):
+    with pytest.raises(ValueError, match="Import an encoding of your own first, or name its file"):
         get_entry("xyzzy")
 
 

@@ -155,7 +155,7 @@ def change(folder, **settings: object) -> None:
     ("settings", "match"),
     [
         ({"name": "__import__('os').system('true')"}, "one of the encodings' names"),
-        ({"name": "my_own"}, "An encoding of your own must be imported first"),
+        ({"name": "my_own"}, "Import an encoding of your own first"),
         ({"options": {"p": ["householder"]}}, "`p` of `position_encoding` must be a word"),
         ({"options": {"p": "__import__('os')"}}, "option `p` must be one of"),
         ({"attention": "quadratic"}, "`attention_type` must be one of"),
