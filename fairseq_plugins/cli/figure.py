@@ -86,6 +86,8 @@ def _run(args: argparse.Namespace) -> None:
     if args.length is not None and args.length < 4:
         raise OptionError(f"--length must be at least 4, but is {args.length}")
     if args.number == OF_RESULTS:
+        if args.checkpoint or args.data:
+            raise OptionError(f"--checkpoint and --data must be left out with figure {OF_RESULTS}")
         args.scale = args.scale or SCALE
     with tempfile.TemporaryDirectory() as converted:
         asked = _checkpoints(args, Path(converted))
@@ -129,7 +131,7 @@ def _checkpoints(args: argparse.Namespace, converted: Path) -> list[tuple[str, P
     published = {label: path for label, path in found if path.is_dir()}
     of_files = len(found) - len(published)
     folders = args.data * of_files if len(args.data) == 1 and of_files else args.data
-    if len(folders) != of_files:
+    if found and len(folders) != of_files:
         raise OptionError(
             f"--data must be given once, or once for each of {of_files} --checkpoint that are "
             f"files, but is given {len(folders)} times"
@@ -266,10 +268,11 @@ def _of_checkpoints(
     from fairseq_plugins.analysis.loaded_stacks import load_stack
 
     figure = FIGURES[args.number]
-    if asked and not figure.takes_inputs:
-        raise OptionError(f"--checkpoint must be left out with figure {args.number}")
-    if not asked and not figure.untrained:
-        raise OptionError(f"--checkpoint must be given for figure {args.number}")
+    if (asked or args.data) and not figure.takes_inputs:
+        raise OptionError(f"--checkpoint and --data must be left out with figure {args.number}")
+    if not asked and (args.data or not figure.untrained):
+        why = "with --data" if figure.untrained else f"for figure {args.number}"
+        raise OptionError(f"--checkpoint must be given {why}")
     with checkpoint_given_by("--checkpoint"):
         subjects = [trained(label, load_stack(*files, cpu=args.cpu)) for label, *files in asked]
     sizes = FigureSizes(args.length, args.words, args.seed)
