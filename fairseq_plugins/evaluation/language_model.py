@@ -173,9 +173,6 @@ def load(options: EvaluationOptions, length: int | None = None) -> LoadedModel:
         ValueError: the checkpoint is missing, damaged, of another model, task or dictionary; the
             data has no such split; or the weights do not fit the replaced encoding.
     """
-    for name in ("dict.txt", f"{options.split}.bin", f"{options.split}.idx"):
-        if not (options.data / name).is_file():
-            raise DataError(f"--data {options.data} does not hold {name}")
     tasks = [task for names in TASKS.values() for task in names]
     state = read_trained(options.path, models=list(TASKS), tasks=tasks, data=str(options.data))
     name, task = state["cfg"]["model"]["_name"], state["cfg"]["task"]
@@ -184,6 +181,9 @@ def load(options: EvaluationOptions, length: int | None = None) -> LoadedModel:
         raise CheckpointError(
             f"{options.path} must be of the task {must} as a {name}, but is of {task['_name']}"
         )
+    for file in ("dict.txt", f"{options.split}.bin", f"{options.split}.idx"):
+        if not (options.data / file).is_file():
+            raise DataError(f"--data {options.data} does not hold {file}")
     table = ROBERTA_TABLE if name == ROBERTA else DECODER_TABLE
     vocabulary = Vocabulary.read(options.data / "dict.txt", table)
     check_vocabulary(options.path, state, vocabulary)

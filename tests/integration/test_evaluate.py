@@ -14,6 +14,8 @@ from fairseq import checkpoint_utils
 from fairseq.criterions.masked_lm import MaskedLmLoss
 
 from fairseq_plugins.__main__ import main
+from fairseq_plugins.modules.identity import TRANSLATION
+from tests import checkpoints as tiny
 from tests.hostile import expression, naming_another_model, rewritten, with_options
 from tests.integration.helpers import (
     REPOSITORY,
@@ -282,6 +284,14 @@ def test_what_is_no_checkpoint(data: Path, tmp_path: Path, capsys) -> None:
     assert "--path must be an existing file, but is" in refused(capsys, tmp_path / "x.pt", data)
     (tmp_path / "x.pt").write_bytes(b"x")
     assert "truncated or not a checkpoint" in refused(capsys, tmp_path / "x.pt", data)
+
+
+def test_a_translation_is_no_language_model(tmp_path: Path, capsys) -> None:
+    """Its data has a dictionary for each language."""
+    data = tiny.write_data(TRANSLATION, tmp_path)
+    torch.save(tiny.make(TRANSLATION, data, position_encoding="rope"), data / "x.pt")
+    message = "must be a pe_transformer_lm or pe_roberta, but is a pe_transformer"
+    assert message in refused(capsys, data / "x.pt", data)
 
 
 def test_a_loss_that_is_not_finite_is_no_perplexity(
