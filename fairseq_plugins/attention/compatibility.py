@@ -34,7 +34,8 @@ def build_attention(
 
     Args:
         attention_type: ``vanilla`` or ``linear``.
-        encoding: the encoding inside the attention; None for none.
+        encoding: the encoding inside the attention; None for none. An attention does not call its
+            ``embed``, which acts on the input of a model.
         num_heads: H.
         head_dim: D.
         causal: whether query s sees only keys t <= s.
