@@ -66,9 +66,9 @@ for row, seeds in rows.items():
 # ## Two rows: a difference, and how sure it is
 #
 # Runs of one seed see their data in the same order, so rows are compared seed by seed. `low` and
-# `high` are the 95 % interval, and a difference is significant where zero lies outside of
-# it. With one seed a row has no interval of its own: there `spread`, what seeds do in
-# all rows, stands in for it.
+# `high` are the 95 % interval; where zero lies outside of it, the difference is significant as
+# long as no other pair is read beside it. With one seed a row has no interval of its own: there
+# `spread`, what seeds do in all rows, stands in for it.
 
 # %%
 spread = pooled_spread(rows.values())
@@ -82,5 +82,5 @@ print(
 
 # %% [markdown]
 # Where many rows are read together some will differ by chance; the pages correct for that
-# (Holm), as `docs/reading.md` says, and `results/claims.md` judges the papers' claims in
-# this way.
+# (Holm), as `docs/reading.md` says. Corrected for all pairs of Table 2 this difference is a tie, as
+# `results/claims.md` notes beside its verdict on the single pair.

@@ -142,9 +142,11 @@ _SITE = (
 LEGEND = (
     "**confirmed**: the whole interval is on the paper's side; **contradicted**: the whole "
     "interval is on the other side.",
-    "**undecided**: the interval includes the threshold, or a correction for several pairs makes a "
-    "tie, or there is no interval, as with one seed; *N seeds would decide* if effect and spread "
-    "stay as measured.",
+    "**undecided**: the interval includes the threshold, or a correction over the claim's own "
+    "pairs makes a tie, or there is no interval, as with one seed; *N seeds would decide* if "
+    "effect and spread stay as measured.",
+    "*a tie on the table's page*: not significant after the correction there for all pairs (or "
+    "correlations) that are read together, which these verdicts leave out.",
     "*smaller than the paper's*: undecided, but the interval excludes the effect that the paper "
     "prints.",
     "**cannot be tested**: no row of that scale beats its trivial baseline, or the scale does not "
@@ -175,16 +177,20 @@ _METHOD = (
 _BEST = "each where it is measured best"
 _BOTH, _UNSURE = "undecided: with an interval", "undecided: without interval"
 _SMALLER = "of these smaller than the paper's"
+_TIES = "confirmed: ties on the table's page"
 _UNDECIDED = (Word.UNDECIDED, _BOTH, _SMALLER, _UNSURE)
-_COUNTED = (Word.CONFIRMED, Word.CONTRADICTED, *_UNDECIDED, Word.NOT_RUN, Word.UNTESTED)
+_DECIDED = (Word.CONFIRMED, _TIES, Word.CONTRADICTED)
+_COUNTED = (*_DECIDED, *_UNDECIDED, Word.NOT_RUN, Word.UNTESTED)
 
 
 def _kinds(claims: Iterable[Claim], found: Mapping[str, Verdict]) -> Iterator[str]:
-    """Yield the word of each verdict, and for undecided ones the reason."""
+    """Yield the word of each verdict, and what more is counted of it."""
     for claim in claims:
         if (verdict := found.get(claim.name)) is None:
             continue
         yield verdict.word
+        if verdict.word == Word.CONFIRMED and verdict.is_corrected_tie:
+            yield _TIES
         if verdict.word == Word.UNDECIDED:
             yield _BOTH if verdict.has_interval else _UNSURE
             if smaller_than_printed(claim, verdict):
