@@ -238,7 +238,8 @@ class Glue(Experiment):
                 shown = ", ".join(f"`{row}`" for row in sorted({r["row"] for r in without}))
                 notes.append(
                     f"{label} is in no average here, since {shown} have no number for it; the "
-                    "paper's averages have it."
+                    "paper's averages have it, so gaps between averages do not compare with the "
+                    "paper's."
                 )
         if replaced:
             notes.append(
