@@ -147,7 +147,7 @@ class LinearAttention(Attention):
             )
         _refuse_weights(need_weights)
         self._check_span(q_positions, k_positions)
-        if self.epsilon and k.size(2) > _LONG and not torch.compiler.is_compiling():
+        if self.epsilon and not torch.compiler.is_compiling() and k.size(2) > _LONG:
             warnings.warn(_NEAR_ZERO, stacklevel=2)
         dtype = v.dtype
         q, norm_q = self._encode_query(q, q_positions)

@@ -1,5 +1,6 @@
 """The layer of plain PyTorch: what nn.MultiheadAttention does, and what it does not."""
 
+import warnings
 from functools import partial
 
 import pytest
@@ -264,6 +265,37 @@ def test_it_is_exported_for_any_batch(case: tuple[str, str, bool]) -> None:
     with torch.no_grad():
         program = torch.export.export(module, example, dynamic_shapes=({0: batch}, {0: batch}))
         torch.testing.assert_close(program.module()(*more), module(*more))
+
+
+@pytest.mark.parametrize(
+    ("case", "traced", "lengths"),
+    [
+        (("rope", "vanilla", True), 12, (2, 300)),
+        (("alibi", "vanilla", True), 12, (2, 127)),
+        (("alibi", "vanilla", True), 200, (128, 300)),
+        (("rope", "linear", False), 12, (2, 300, 1025)),
+        (("rope", "linear", True), 12, (2, 63)),
+        (("rope", "linear", True), 100, (64, 300, 1025)),
+    ],
+)
+def test_it_is_exported_for_lengths(
+    case: tuple[str, str, bool], traced: int, lengths: tuple[int, ...]
+) -> None:
+    """As docs/layers.md says; beyond 1,024 tokens a warning divides no graph in two."""
+    name, attention, causal = case
+    module = SelfAttention(layer(name, attention, causal=causal))
+
+    def example(length: int) -> tuple[Tensor, Tensor]:
+        return tokens(2, length), torch.zeros(2, length, dtype=torch.bool)
+
+    shapes = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
+    with torch.no_grad(), warnings.catch_warnings(action="ignore"):
+        program = torch.export.export(module, example(traced), dynamic_shapes=(shapes, shapes))
+        for length in lengths:
+            inputs = example(length)
+            expected = module(*inputs)
+            error = (program.module()(*inputs) - expected).abs().max()
+            assert error <= 1e-5 * expected.abs().max()
 
 
 @pytest.mark.parametrize("name", ["learned", "base", "cnn"])
