@@ -5,7 +5,9 @@ from fairseq_plugins import models as models
 from fairseq_plugins import tasks as tasks
 from fairseq_plugins.common.checkpoints import allow_readable, check_checkpoints_on_loading
 from fairseq_plugins.modules.fused_adam import replace_missing_apex
+from fairseq_plugins.modules.numpy_compat import restore_numpy_compat
 
 allow_readable()
 check_checkpoints_on_loading()
 replace_missing_apex()
+restore_numpy_compat()
