@@ -62,7 +62,6 @@ class Facts:
     cuda_build: str | None = None  # the CUDA version that torch was built for
     cuda_architectures: tuple[str, ...] = ()  # of that build, e.g. sm_80
     gpus: tuple[Gpu, ...] = ()
-    numpy: Package = MISSING
     lacking: Mapping[str, Sequence[str]] = field(default_factory=dict)  # modules of each extra
     registration_error: str = ""
 
@@ -133,11 +132,6 @@ def _found(facts: Facts) -> dict[str, str]:
         else f"{facts.apex.error} (optional)"
     )
     found["triton"] = facts.triton.version or f"{facts.triton.error} (optional)"
-    if facts.numpy.version and not facts.numpy.version.startswith("1."):
-        found["numpy"] = (
-            f"{facts.numpy.version}: without np.compat, so fairseq cannot sample from language "
-            "models nor sort pairs of sentences; all trainings and tables can be had"
-        )
     for extra, modules in facts.lacking.items():
         what = EXTRAS[extra][0]
         lacks = f"missing, for {what}: {', '.join(modules)}; {extras.install_command(extra)}"
@@ -253,7 +247,6 @@ def gather_facts() -> Facts:
         hydra=_package("hydra"),
         apex=_apex(),
         triton=_package("triton"),
-        numpy=_package("numpy"),
         lacking={extra: extras.missing_modules(extra) for extra in EXTRAS},
         registration_error=_registration_error() if fairseq.version else "",
         **seen,
