@@ -19,6 +19,11 @@ def available() -> int | None:
     return min((size for size in sizes if size is not None), default=None)
 
 
+def free_swap() -> int:
+    """Return the bytes of swap that are free; 0 if unknown."""
+    return _read_field(_MEMINFO, "SwapFree:") or 0
+
+
 def _read_field(path: Path, name: str) -> int | None:
     """Return the bytes of a field in kB; None if the file or the field is missing."""
     try:

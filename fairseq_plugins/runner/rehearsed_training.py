@@ -113,7 +113,10 @@ def plan(
     parameters = count_parameters(planned.final, vocabulary)
     model = memory_of(_in_full_precision(planned.final.config), parameters, vocabulary)
     each = model + _SUMMED * parameters + _PROGRAM
-    count = _fitting(name, processes, each, memory.available())
+    free = memory.available()
+    if free is not None and processes is not None:  # asked for: swap serves, too
+        free += memory.free_swap()
+    count = _fitting(name, processes, each, free)
     return RehearsedTraining(name, planned, vocabulary, find_corpus(root, name), count, each)
 
 

@@ -109,10 +109,12 @@ def test_the_papers_corpus_is_taken_where_it_is_there(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("free", "asked", "found"), [(100, None, 8), (20, None, 4), (20, 3, 3), (None, None, 8)]
+    ("free", "asked", "found"),
+    [(100, None, 8), (20, None, 4), (20, 8, 8), (20, 3, 3), (None, None, 8)],
 )
 def test_as_many_processes_as_fit_into_the_memory(free, asked, found, monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: free and free * rehearsal.GIB)
+    monkeypatch.setattr(memory, "free_swap", lambda: 14 * rehearsal.GIB)  # for what is asked
     planned_here = plan(REPOSITORY, "lm", asked)
     assert planned_here.processes == found and 3.9 < planned_here.memory / rehearsal.GIB < 4.2
 
@@ -127,6 +129,7 @@ def test_as_many_processes_as_fit_into_the_memory(free, asked, found, monkeypatc
 )
 def test_processes_that_do_not_fit_are_refused(free, asked, message, monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: free * rehearsal.GIB)
+    monkeypatch.setattr(memory, "free_swap", lambda: 0)
     with pytest.raises(OptionError, match=message):
         plan(REPOSITORY, "lm", asked)
 
