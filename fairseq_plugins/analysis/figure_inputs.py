@@ -16,7 +16,7 @@ from fairseq_plugins.encodings.absolute import (
     Learned,
     Sinusoidal,
 )
-from fairseq_plugins.encodings.frequencies import geometric
+from fairseq_plugins.encodings.frequencies import fairseq_frequencies, sinusoidal_frequencies
 from fairseq_plugins.encodings.shaw import LearnableSinusoidalKeys, RelativeKeys, ShawKeys
 
 BERT_WIDTH, BERT_HEADS = 768, 12
@@ -81,10 +81,10 @@ class FigureInput:
         for part in self.inputs.parts if self.inputs is not None else ():
             if isinstance(part, LearnableSinusoidal):
                 return part.frequencies.detach().double().cpu()
-            if isinstance(part, Sinusoidal | FairseqSinusoidal):
-                half = part.context.embed_dim // 2
-                steps = half - 1 if isinstance(part, FairseqSinusoidal) else half
-                return geometric(half, 2 * steps)
+            if isinstance(part, Sinusoidal):
+                return sinusoidal_frequencies(part.context.embed_dim)
+            if isinstance(part, FairseqSinusoidal):
+                return fairseq_frequencies(part.context.embed_dim)
         return None
 
 

@@ -13,8 +13,8 @@ from fairseq_plugins.encodings.base import (
 )
 from fairseq_plugins.encodings.checks import check_at_least, check_even
 from fairseq_plugins.encodings.frequencies import (
+    fairseq_frequencies,
     fixed_sinusoids,
-    geometric,
     sinusoidal_frequencies,
     sinusoids,
 )
@@ -83,8 +83,7 @@ class FairseqSinusoidal(Absolute):
 
 def _fairseq_sinusoids(positions: Tensor, dim: int, offset: int) -> Tensor:
     """Return fairseq's sinusoids: (...) -> (..., dim); the last feature of an odd dim is 0."""
-    half = dim // 2
-    frequencies = geometric(half, 2 * (half - 1), device=positions.device)
+    frequencies = fairseq_frequencies(dim, positions.device)
     angles = (positions + offset).unsqueeze(-1) * frequencies
     rows = torch.cat((angles.sin(), angles.cos()), dim=-1)
     return nn.functional.pad(rows, (0, dim % 2))

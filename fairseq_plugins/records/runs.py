@@ -35,7 +35,7 @@ class Study:
 
     @property
     def has_bare_data(self) -> bool:
-        """Whether of its data it has the name alone, as `record` keeps of an absolute path."""
+        """Test whether only the data folder's name is known, as recorded of an absolute path."""
         return self.data is not None and len(self.data.parts) == 1
 
     @classmethod

@@ -45,8 +45,10 @@ class Report(TableFolder):
                 return [*found.left_out]
 
     def write(self) -> None:
-        """Write the page without its figures."""
-        self._write(self.read())
+        """Write the page without its figures; none of a study that has nothing to show."""
+        found = self.read()
+        if found.shown or self.study is None:
+            self._write(found)
 
     def _write(self, found: TableResults) -> None:
         page = render(

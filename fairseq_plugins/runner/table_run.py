@@ -190,8 +190,7 @@ def run_table(
         with start_workers(root, title, planned, options, interruption, launcher) as workers:
             for _ in side_by_side(run, planned, workers, interruption):
                 with suppress(OSError, DataError):  # reported by `render`
-                    if not why_empty(report):
-                        report.write()
+                    report.write()
             interruption.check()
         failures = [failure for one in planned if (failure := outcomes.get(one.run))]
         try:
