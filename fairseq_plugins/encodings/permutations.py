@@ -50,7 +50,8 @@ def powers_at(permutation: Tensor, positions: Tensor) -> Tensor:
     table = power_table(permutation, dim + 1)
     steps = torch.arange(1, dim + 1, device=permutation.device).view(-1, 1, 1)
     lengths = steps.where(table[1:] == table[0], dim).amin(0)
-    turns = positions.flatten().view(-1, 1, 1).remainder(lengths)
+    # No length is 0, but vectors of a compiled graph may reach beyond the last feature.
+    turns = positions.flatten().view(-1, 1, 1).remainder(lengths.clamp(min=1))
     return table.gather(0, turns).unflatten(0, positions.shape)
 
 
