@@ -18,9 +18,8 @@ from fairseq_plugins.attention.masks import (
     split_mask,
 )
 from fairseq_plugins.attention.shared import SharedPass
-from fairseq_plugins.attention.terms import sum_of_terms
+from fairseq_plugins.attention.terms import decay_term, sum_of_terms
 from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding, SeesMask
-from fairseq_plugins.encodings.base import relative_positions
 from fairseq_plugins.encodings.position_bounds import known_end, with_end
 from fairseq_plugins.encodings.protocols import parts_to_fold
 from fairseq_plugins.kernels.softmax import can_go_by_head, softmax_by_head, softmax_with_weights
@@ -66,6 +65,7 @@ class SoftmaxAttention(Attention):
         self.dropout = dropout
         self.scale = encoding.logit_scale() if encoding is not None else head_dim**-0.5
         self._seeing_mask = indices_where(self.parts, lambda part: isinstance(part, SeesMask))
+        self._adds_nothing = not self.hooks & ADDED
         self._biases_are_shared = all(part.shared_across_layers for part in self._biases)
         self._gives_pairs = gives_pairs(encoding)
 
@@ -225,9 +225,14 @@ class SoftmaxAttention(Attention):
         if self.encoding is not None and "transform_query" in self.hooks:
             q = self.encoding.transform_query(q, q_positions)
         k, v = used_rows(state, "k"), used_rows(state, "v")
+        masked = weighs or attn_mask is not None or "key_padding_mask" in state
+        needs_more = not self._adds_nothing or bool(self._dropout) or torch.is_grad_enabled()
+        if q.size(2) == 1 and not masked and not needs_more:  # the usual step of generation
+            return F.scaled_dot_product_attention(q, k, v, scale=self.scale), None, None
         decay: Tensor | None = None
         if self.encoding is not None and "log_decay" in self.hooks:
-            decay = self._decay(q, k, q_positions, state["k_positions"])
+            at = self._sampled_positions(q_positions, state["k_positions"])
+            decay = decay_term(self.encoding, self.scale * q, k, *at)
         if q.size(2) == 1:
             causal = False  # A branch, since a comparison would be symbolic in a compiled graph.
         if weighs:
@@ -334,15 +339,3 @@ class SoftmaxAttention(Attention):
             return None
         at = self._sampled_positions(q_positions, k_positions)
         return sum_of_terms(self._biases, "attn_bias", *at, shared=shared)
-
-    def _decay(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """Return the difference of scale q.k r^(s - t) and scale q.k: (B, H, T, S).
-
-        Later keys, which the causal mask hides, count as distance 0.
-        """
-        assert self.encoding is not None
-        relative = relative_positions(*self._sampled_positions(q_positions, k_positions))
-        distance = -relative.clamp(max=0).unsqueeze(1)
-        factor = torch.exp(self.encoding.log_decay().view(-1, 1, 1) * distance) - 1
-        logits = (self.scale * q) @ k.mT  # scaling first keeps float16 in range
-        return logits.to(torch.promote_types(logits.dtype, torch.float32)) * factor

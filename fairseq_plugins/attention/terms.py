@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import PositionEncoding
+from fairseq_plugins.encodings.base import relative_positions
 
 
 def term_of(part: PositionEncoding, hook: str, *inputs: Tensor) -> Tensor:
@@ -59,3 +60,26 @@ def sum_of_terms(
         return shared.once((hook, id(part)), lambda: term_of(part, hook, *inputs))
 
     return reduce(operator.add, (term(part) for part in parts))
+
+
+def decay_term(
+    encoding: PositionEncoding, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
+) -> Tensor:
+    """Return q.k r^(s - t) - q.k, in float32 or wider, for an encoding that decays.
+
+    Later keys, which the causal mask hides, count as distance 0.
+
+    Args:
+        encoding: gives the logarithms of r, one for each head.
+        q: (B, H, T, D), scaled already, which keeps the products in float16's range.
+        k: (B, H, S, D).
+        q_positions: (B or 1, T).
+        k_positions: (B or 1, S).
+
+    Returns:
+        (B, H, T, S).
+    """
+    distance = -relative_positions(q_positions, k_positions).clamp(max=0).unsqueeze(1)
+    factor = torch.exp(encoding.log_decay().view(-1, 1, 1) * distance) - 1
+    logits = q @ k.mT
+    return logits.to(torch.promote_types(logits.dtype, torch.float32)) * factor

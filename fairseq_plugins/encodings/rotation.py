@@ -28,14 +28,15 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout = "interleaved") 
         # A pair as a complex number takes one multiplication.
         wide = x.to(torch.promote_types(x.dtype, cos.dtype))
         return _turn(as_complex(wide), cos, sin).to(x.dtype)
-    head, rest = x[..., :rotated], x[..., rotated:]
+    is_whole = rotated == x.size(-1)
+    head = x if is_whole else x[..., :rotated]
     if layout == "interleaved":
         turned = _turn_real(head[..., ::2], head[..., 1::2], cos, sin)
     else:
         first, second = head.chunk(2, dim=-1)
         turned = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
     turned = turned.to(x.dtype)
-    return torch.cat((turned, rest), dim=-1) if rest.size(-1) else turned
+    return turned if is_whole else torch.cat((turned, x[..., rotated:]), dim=-1)
 
 
 def rotate_odd_even(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -1,5 +1,7 @@
 """Every encoding in models of transformers: the same with padding, in steps, and at once."""
 
+import sys
+
 import pytest
 import torch
 from hub_models import (
@@ -21,6 +23,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM, DataCollatorWithF
 
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError, Stochastic
 from fairseq_plugins.integrations.huggingface import own_rotation, state_bytes
+from fairseq_plugins.integrations.huggingface.families import NoRotation
 from fairseq_plugins.integrations.huggingface.install import installed_modules
 
 NAMES = sorted(ENCODINGS)
@@ -80,6 +83,22 @@ def test_a_model_of_the_same_configuration_keeps_its_encoding() -> None:
     swap(model, "alibi")
     torch.testing.assert_close(logits(other, input_ids=words()), before)
     assert type(type(other)(other.config)) is type(other)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_neox", *WITH_ROPE])
+def test_a_replaced_rotation_costs_nothing_and_other_models_rotate(family: str) -> None:
+    swap(make(family), "alibi")
+    module = sys.modules[f"transformers.models.{family}.modeling_{family}"]
+    rotate = module.apply_rotary_pos_emb
+    q, k, angles = torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8), torch.rand(1, 5, 8)
+    same = rotate(q, k, *NoRotation()(q, None))
+    assert same[0] is q and same[1] is k
+    rotated = rotate(q, k, angles.cos(), angles.sin())
+    expected = rotate.__wrapped__(q, k, angles.cos(), angles.sin())
+    assert all(map(torch.equal, rotated, expected))
+    assert not torch.equal(rotated[0], q)
+    swap(make(family), "none")
+    assert module.apply_rotary_pos_emb is rotate  # replaced once
 
 
 def sharing(share: float, head_dim: int):

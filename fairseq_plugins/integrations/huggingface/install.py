@@ -24,6 +24,7 @@ from fairseq_plugins.integrations.huggingface.families import (
     NoRotation,
     NoTable,
     find_structure,
+    skip_no_rotation,
 )
 from fairseq_plugins.integrations.huggingface.hooks import before_layer, before_model
 from fairseq_plugins.integrations.huggingface.passes import attend, no_mask
@@ -204,6 +205,7 @@ def install(model: PreTrainedModel, modules: PositionModules, settings: Encoding
         for index, layer in enumerate(structure.layers_of(base)):
             attention: Any = layer.get_submodule(structure.attention)
             attention.layer_idx = index
+            skip_no_rotation(attention)
             if index:  # `before_model` encodes the input of the first layer
                 hook = partial(before_layer, index=index)
                 layer.register_forward_pre_hook(hook, with_kwargs=True)
