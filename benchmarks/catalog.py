@@ -10,6 +10,7 @@ from benchmarks.bias import biases
 from benchmarks.context import BOTH, select
 from benchmarks.cross_entropy import losses
 from benchmarks.decoding import decoding
+from benchmarks.denominators import denominators
 from benchmarks.generation import generation
 from benchmarks.kernels import OURS, causal, figure, memory, scaling
 from benchmarks.models import language_model
@@ -89,6 +90,17 @@ BENCHMARKS: dict[str, Benchmark] = {
         gpu={"dtype": "bfloat16"},
         quick=_QUICK | {"contexts": [16, 64], "steps": 2},
         minutes=1.5,
+    ),
+    "denominators": Benchmark(
+        "largest output of causal linear attention over its largest value, on random tokens",
+        denominators,
+        {"heads": 8, "head_dims": [8, 16, 32, 64], "encodings": ["rope", "lrpe_type2"]}
+        | {"normalizers": ["clamped", "encoded"], "seeds": [1, 2, 3], "dtype": "float32"}
+        | {"lengths": [128, 300, 512, 1024, 2048, 8192]},
+        pace=None,
+        quick={"heads": 2, "head_dims": [8], "lengths": [16, 64]},
+        devices=["cpu"],
+        more=dict,
     ),
     "generation": Benchmark(
         "generation by a Llama of Hugging Face with a replaced encoding against its own",

@@ -66,7 +66,11 @@ TABLE_9 = {target.ratio: target for target in TARGETS if target.benchmark == "ta
 
 def spread(quartiles: Sequence[float] | None) -> str:
     """Format the quartiles of a ratio."""
-    return f"{quartiles[0]:.3f} to {quartiles[1]:.3f}" if quartiles else DASH
+    return " to ".join(map(_ratio, quartiles)) if quartiles else DASH
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.3f}" if value < 1000 else f"{value:.1e}"
 
 
 def write(path: Path, results: Mapping[str, Result], summaries: Mapping[str, str]) -> Path:
@@ -158,7 +162,7 @@ def _details(device: str, result: Result) -> Iterator[str]:
     elif found["ratios"]:
         ratios = found["ratios"].items()
         lines = [
-            [f"`{key}`", f"{value:.3f}", spread(found["quartiles"].get(key))]
+            [f"`{key}`", _ratio(value), spread(found["quartiles"].get(key))]
             for key, value in ratios
         ]
         yield markdown_table(["ratio", "median", "quartiles"], lines, left=1)

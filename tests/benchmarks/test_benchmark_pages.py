@@ -1,5 +1,7 @@
 """Pages: every target of a device stands on its page, met, missed or not measured."""
 
+import itertools
+
 import pytest
 
 from benchmarks import page, table9_page
@@ -136,6 +138,9 @@ def ratio_keys(name, device):
     if name == "decoding":
         short, long = settings["contexts"]
         return {f"{a}@{long}/{a}@{short}" for a in ATTENTIONS}
+    if name == "denominators":
+        drawn = itertools.product(*(settings[k] for k in ("encodings", "normalizers", "head_dims")))
+        return {f"{e} {n}, heads of {d}@{t}" for e, n, d in drawn for t in settings["lengths"]}
     if name == "generation":
         return {f"{encoding} {attention}/own" for encoding, attention in settings["rows"]}
     if name == "lm_step":

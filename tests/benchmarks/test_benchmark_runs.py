@@ -28,7 +28,7 @@ def run(output, *words):
     return program.main(["--quick", "--machine", "here", "--output", str(output), *words])
 
 
-LONG = tuple(name for name in BENCHMARKS if name not in ("causal", "preparation"))
+LONG = tuple(name for name in BENCHMARKS if name not in ("causal", "denominators", "preparation"))
 
 
 def result(output, name):
@@ -67,7 +67,8 @@ def test_quick_run(name, tmp_path):
 
 def assert_limits(name, result):
     """Peaks from before and after, and the work and rates of every time."""
-    if name in ("preparation", "generation", "paper_speed"):  # in which no products are timed
+    # In which no products are timed.
+    if name in ("preparation", "generation", "paper_speed", "denominators"):
         assert not result["found"]["work"] and not result["found"]["peaks"]
         return
     numbers, sizes = result["found"], result["settings"]["peaks"]
