@@ -30,10 +30,12 @@ from fairseq_plugins.kernels.precision import without_autocast
 _HALF = (torch.float16, torch.bfloat16)
 # Bound of float16 outputs, with which the output projection of 512 features stays in range.
 LARGEST_HALF = 4096.0
-_LONG = 1024  # tokens; random ones had outputs of 1e9 from here on (rope, lrpe_type2)
+# Tokens and tokens per feature of a head. Random ones had outputs of 1e8 at 300 tokens in heads of
+# 8 features, 1,024 of 16, 8,192 of 32 and 64 (rope, lrpe_type2: benchmark `denominators`).
+_LONG, _LONG_PER_FEATURE = 1024, 32
 _NEAR_ZERO = (
-    f"`normalizer` is clamped: beyond {_LONG} tokens its denominators can come near 0 and outputs "
-    "be as large as 1e9; encoded does not have this."
+    "`normalizer` is clamped: beyond {} tokens its denominators can come near 0 and outputs be as "
+    "large as 1e9; encoded does not have this."
 )
 
 
@@ -122,6 +124,7 @@ class LinearAttention(Attention):
         sums_weights = is_encoded or (normalizer == "clamped" and transforms)
         # Norms that grow with the position would leave float16's range too.
         self._cancels = sums_weights and facts.sums_cancel
+        self._long = min(_LONG, _LONG_PER_FEATURE * head_dim)
         self._saturates = 0 < (self.epsilon or 0) < 1 / torch.finfo(torch.float16).max
         self._is_exact = self._cancels or not facts.keeps_norms
         self.span = facts.positive_span if sums_weights and facts.keeps_positive else None
@@ -147,8 +150,8 @@ class LinearAttention(Attention):
             )
         _refuse_weights(need_weights)
         self._check_span(q_positions, k_positions)
-        if self.epsilon and not torch.compiler.is_compiling() and k.size(2) > _LONG:
-            warnings.warn(_NEAR_ZERO, stacklevel=2)
+        if self.epsilon and not torch.compiler.is_compiling() and k.size(2) > self._long:
+            warnings.warn(_NEAR_ZERO.format(self._long), stacklevel=2)
         dtype = v.dtype
         q, norm_q = self._encode_query(q, q_positions)
         k, norm_k, v = self._encode_key(k, v, k_positions, key_padding_mask)
