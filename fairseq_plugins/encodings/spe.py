@@ -22,6 +22,7 @@ from fairseq_plugins.encodings.position_bounds import is_recorded
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.wave_products import wave_products
 from fairseq_plugins.kernels.backend import apply_function
+from fairseq_plugins.kernels.derivatives import first_derivative
 
 PAPER = "SPE (Liutkus et al. 2021)"
 
@@ -267,9 +268,11 @@ class _Waves(torch.autograd.Function):
         ctx.has_phases = phases is not None
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
-        waves, positions = ctx.saved_tensors
+    @first_derivative
+    def backward(
+        ctx: Any, saved: tuple[Tensor, ...], grad: Tensor
+    ) -> tuple[Tensor, Tensor | None, None, None]:
+        waves, positions = saved
         cos, sin = waves.chunk(2, dim=2)
         to_cos, to_sin = grad.chunk(2, dim=2)
         to_angles = (to_sin * cos).addcmul_(to_cos, sin, value=-1)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.kernels.backend import needs_plain_operations
+from fairseq_plugins.kernels.derivatives import first_derivative
 
 _TOKENS = 32  # per block, whose products fit in the cache
 
@@ -46,9 +47,11 @@ class _WaveProducts(torch.autograd.Function):
         return result
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[no-untyped-def]
-        x, waves, mixing = ctx.saved_tensors
+    @first_derivative
+    def backward(  # type: ignore[no-untyped-def]
+        ctx, saved: tuple[Tensor, ...], grad: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        x, waves, mixing = saved
         to_x, to_waves = torch.empty_like(x), torch.empty_like(waves)
         to_mixing = torch.zeros_like(mixing)
         transposed = mixing.mT.contiguous()

@@ -9,6 +9,7 @@ Shapes: B batch, H heads, T queries, S keys, D' features, M values; N = B H.
 import torch
 from torch import Tensor
 
+from fairseq_plugins.kernels.derivatives import first_derivative
 from fairseq_plugins.kernels.division import division_gradients, slope_of_norms
 from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
 from fairseq_plugins.kernels.operands import product
@@ -57,12 +58,12 @@ class _BidirectionalAttention(torch.autograd.Function):
         return output
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_derivative
     @without_autocast
     def backward(  # type: ignore[no-untyped-def]
-        ctx, grad: Tensor
+        ctx, saved: tuple[Tensor, ...], grad: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        q, k, v, kv, k_sum, q_norms, k_norms, denominator, divisor, floor = ctx.saved_tensors
+        q, k, v, kv, k_sum, q_norms, k_norms, denominator, divisor, floor = saved
         q_wide, k_wide, v_wide = (x.to(kv.dtype) for x in (q, k, v))
         to_numerator = grad.to(kv.dtype) / divisor
         to_kv = torch.bmm(q_wide.mT, to_numerator)

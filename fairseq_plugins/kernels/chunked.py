@@ -8,12 +8,13 @@ which recomputes the sums at the borders of chunks.
 Shapes: B batch, H heads, T queries and keys, D' features, M values, C chunk; N = B H.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fairseq_plugins.kernels import native
+from fairseq_plugins.kernels.derivatives import first_derivative
 from fairseq_plugins.kernels.division import Slopes, division_gradients, slope_of_norms
 from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
 from fairseq_plugins.kernels.operands import add_product, product, stay_narrow
@@ -84,16 +85,17 @@ class ChunkedAttention(torch.autograd.Function):
         return result, state, total, last_norm
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_derivative
     @without_autocast
     def backward(  # type: ignore[no-untyped-def]
         ctx,
+        saved: Any,
         grad_output: Tensor | None,
         grad_kv: Tensor | None,
         grad_sum: Tensor | None,
         grad_norm: Tensor | None,
     ) -> tuple[Tensor | None, ...]:
-        q, k, v, kv, k_sum, k_norm, *saved = ctx.saved_tensors
+        q, k, v, kv, k_sum, k_norm, *rest = saved
         grad = torch.zeros_like(v) if grad_output is None else grad_output
         grad_kv = torch.zeros_like(kv) if grad_kv is None else grad_kv
         grad_sum = torch.zeros_like(k_sum) if grad_sum is None else grad_sum
@@ -102,7 +104,7 @@ class ChunkedAttention(torch.autograd.Function):
         elif grad_norm is None and ctx.min_cosine:
             grad_norm = torch.zeros_like(k_norm)
         later = (grad_kv, grad_sum, grad_norm)
-        inputs = (q, k, v, (kv, k_sum, k_norm), saved, grad, later, ctx.min_cosine, ctx.epsilon)
+        inputs = (q, k, v, (kv, k_sum, k_norm), rest, grad, later, ctx.min_cosine, ctx.epsilon)
         grads = native.gradients(*inputs) if ctx.is_native else chunk_gradients(*inputs, ctx.chunk)
         return (*grads, None, None, None, None)
 

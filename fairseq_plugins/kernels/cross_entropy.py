@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairseq_plugins.kernels.derivatives import first_derivative
 from fairseq_plugins.kernels.precision import wide_type, without_autocast
 from fairseq_plugins.kernels.word_blocks import (
     OutputLayer,
@@ -161,11 +162,12 @@ class _Losses(torch.autograd.Function):
         return loss, nll
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_derivative
     @without_autocast
-    def backward(ctx, slopes: Tensor, _: Any) -> tuple[Any, ...]:  # type: ignore[no-untyped-def]
-        # Raises an error where the graph is freed.
-        features, weight, bias, words, counts, log_sum = ctx.saved_tensors
+    def backward(  # type: ignore[no-untyped-def]
+        ctx, saved: tuple[Tensor, ...], slopes: Tensor, _: Any
+    ) -> tuple[Any, ...]:
+        features, weight, bias, words, counts, log_sum = saved
         if ctx.gradients is None:
             gradients = gradients_by_words(
                 features,

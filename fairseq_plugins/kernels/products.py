@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from fairseq_plugins.kernels.backend import choose_backend, goes_by_chunks, takes_all_chunks
 from fairseq_plugins.kernels.chunked import LinearState, chunks
+from fairseq_plugins.kernels.derivatives import first_derivative
 from fairseq_plugins.kernels.graph_operator import attend_by_chunks
 from fairseq_plugins.kernels.naive import naive_causal_product
 from fairseq_plugins.kernels.precision import without_autocast
@@ -154,12 +155,12 @@ class _DecayedProduct(torch.autograd.Function):
         return output, kv
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_derivative
     @without_autocast
     def backward(  # type: ignore[no-untyped-def]
-        ctx, grad_output: Tensor, grad_kv: Tensor
+        ctx, saved: tuple[Tensor, ...], grad_output: Tensor, grad_kv: Tensor
     ) -> tuple[Tensor | None, ...]:
-        q, k, v, start, log_decay = ctx.saved_tensors
+        q, k, v, start, log_decay = saved
         wide = start.dtype
         grad_q, grad_k, grad_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
         kv = start.clone()

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fairseq_plugins.kernels.backend import needs_plain_operations
+from fairseq_plugins.kernels.derivatives import first_derivative
 from fairseq_plugins.kernels.precision import wide_type, without_autocast
 
 # For fewer pairs of a query and a key, calls per head cost more than they save.
@@ -116,10 +117,10 @@ class _ByHead(torch.autograd.Function):
         return output
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_derivative
     @without_autocast
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, added, weights = ctx.saved_tensors
+    def backward(ctx: Any, saved: tuple[Tensor, ...], grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, added, weights = saved
         to_q, to_k, to_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
         to_added = torch.zeros_like(added) if ctx.needs_input_grad[3] else None
         for b, h in product(range(q.size(0)), range(q.size(1))):

@@ -39,6 +39,7 @@ from torch import Tensor
 
 from fairseq_plugins.kernels import triton_kernels as kernels
 from fairseq_plugins.kernels.chunked import chunks
+from fairseq_plugins.kernels.derivatives import first_derivative
 from fairseq_plugins.kernels.normalizer import MIN_DENOMINATOR, clamp_denominator
 from fairseq_plugins.kernels.triton_blocks import Plan, block_width, choose_blocks, widest_part
 
@@ -245,11 +246,11 @@ class _Causal(torch.autograd.Function):
         return output, end
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_derivative
     def backward(  # type: ignore[no-untyped-def]
-        ctx, grad_output: Tensor, grad_end: Tensor | None
+        ctx, saved: tuple[Tensor, ...], grad_output: Tensor, grad_end: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        q, k, v, slots, output, raw, sizes = ctx.saved_tensors
+        q, k, v, slots, output, raw, sizes = saved
         plan, division = ctx.plan, ctx.division
         normalize = division is not None
         floor = _clamping(division)["FLOOR"]
