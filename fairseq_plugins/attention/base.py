@@ -206,7 +206,8 @@ class Attention(nn.Module):
             k_positions: (B or 1, S).
             key_padding_mask: (B, S).
             attn_mask: (T, S), (B, T, S), (B H, T, S) or (B, H, T, S), bool with True where hidden,
-                or added to the logits; in addition to the causal mask of a causal attention.
+                or added to the logits; in addition to the causal mask of a causal attention. The
+                output of a query that sees no key is zero, as in PyTorch.
             need_weights: also return the weights (B, H, T, S).
             shared: cache of values shared with other layers that have the same positions and
                 masks; None for none.

@@ -155,13 +155,34 @@ def hidden_pairs(
 ) -> Tensor | None:
     """Combine the causal mask and ``hidden``, bool, True where hidden.
 
-    A query that would see no key (left padding in a causal model) sees all keys instead: its
-    output is unused, but a softmax over nothing is NaN and would spread.
+    A query that would see no key sees all keys instead, since a softmax over nothing is NaN and
+    would spread. Its output is unused (left padding in a causal model) or set to zero.
     """
     if causal:
-        future = torch.ones(queries, keys, dtype=torch.bool, device=device)
-        hidden = _either(hidden, future.triu(1 + keys - queries))
+        hidden = _either(hidden, _future(queries, keys, device))
     return None if hidden is None else hidden & ~hidden.all(-1, keepdim=True)
+
+
+def blind_queries(state: State, attn_mask: Tensor, causal: bool) -> Tensor:
+    """Return which queries see no key, (B or 1, H or 1, T, 1) bool.
+
+    Args:
+        state: of the keys.
+        attn_mask: see ``Attention.forward``.
+        causal: whether query s sees only keys t <= s.
+    """
+    hidden, _ = split_mask(state, attn_mask, None)
+    assert hidden is not None
+    queries, keys = hidden.shape[-2:]
+    if causal:
+        hidden = hidden | _future(queries, keys, hidden.device)
+    return hidden.all(-1, keepdim=True)
+
+
+def _future(queries: int, keys: int, device: torch.device) -> Tensor:
+    """Return the causal mask (T, S) of the last T tokens."""
+    future = torch.ones(queries, keys, dtype=torch.bool, device=device)
+    return future.triu(1 + keys - queries)
 
 
 def sdpa_mask(hidden: Tensor | None, added: Tensor | None, dtype: torch.dtype) -> Tensor | None:

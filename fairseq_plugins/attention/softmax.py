@@ -12,6 +12,7 @@ from fairseq_plugins.attention.inputs import check_dtypes, has_gradient, indices
 from fairseq_plugins.attention.masks import (
     added_mask,
     attention_mask,
+    blind_queries,
     hidden_pairs,
     plus,
     sdpa_mask,
@@ -107,7 +108,14 @@ class SoftmaxAttention(Attention):
             shared = shared or SharedPass()
             if (output := self._read_by_pairs(q, state, q_positions, shared)) is not None:
                 return output, None
-        return self._read(q, state, q_positions, self.causal, attn_mask, need_weights, shared)
+        output, weights = self._read(
+            q, state, q_positions, self.causal, attn_mask, need_weights, shared
+        )
+        if attn_mask is not None:
+            blind = blind_queries(state, attn_mask, self.causal)
+            output = output.masked_fill(blind, 0.0)
+            weights = None if weights is None else weights.masked_fill(blind, 0.0)
+        return output, weights
 
     def attend_packed(
         self, q: Tensor, k: Tensor, v: Tensor, *, positions: Tensor, document: Tensor
@@ -232,7 +240,7 @@ class SoftmaxAttention(Attention):
         decay: Tensor | None = None
         if self.encoding is not None and "log_decay" in self.hooks:
             at = self._sampled_positions(q_positions, state["k_positions"])
-            decay = decay_term(self.encoding, self.scale * q, k, *at)
+            decay = decay_term(self.encoding.log_decay(), q, k, *at, scale=self.scale)
         if q.size(2) == 1:
             causal = False  # A branch, since a comparison would be symbolic in a compiled graph.
         if weighs:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import PositionEncoding
-from fairseq_plugins.encodings.base import relative_positions
+from fairseq_plugins.encodings.base import relative_positions, widened
 
 
 def term_of(part: PositionEncoding, hook: str, *inputs: Tensor) -> Tensor:
@@ -62,24 +62,18 @@ def sum_of_terms(
     return reduce(operator.add, (term(part) for part in parts))
 
 
-def decay_term(
-    encoding: PositionEncoding, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor
-) -> Tensor:
-    """Return q.k r^(s - t) - q.k, in float32 or wider, for an encoding that decays.
+def decay_term(log_decay: Tensor, q: Tensor, k: Tensor, *positions: Tensor, scale: float) -> Tensor:
+    """Return the difference of scale q.k r^(s - t) and scale q.k: (B, H, T, S).
 
     Later keys, which the causal mask hides, count as distance 0.
 
     Args:
-        encoding: gives the logarithms of r, one for each head.
-        q: (B, H, T, D), scaled already, which keeps the products in float16's range.
+        log_decay: log r, (H,).
+        q: (B, H, T, D).
         k: (B, H, S, D).
-        q_positions: (B or 1, T).
-        k_positions: (B or 1, S).
-
-    Returns:
-        (B, H, T, S).
+        positions: of queries (B or 1, T), then of keys (B or 1, S).
+        scale: of the logits.
     """
-    distance = -relative_positions(q_positions, k_positions).clamp(max=0).unsqueeze(1)
-    factor = torch.exp(encoding.log_decay().view(-1, 1, 1) * distance) - 1
-    logits = q @ k.mT
-    return logits.to(torch.promote_types(logits.dtype, torch.float32)) * factor
+    distance = -relative_positions(*positions).clamp(max=0).unsqueeze(1)
+    factor = torch.exp(log_decay.view(-1, 1, 1) * distance) - 1
+    return widened((scale * q) @ k.mT) * factor  # scaling first keeps float16 in range

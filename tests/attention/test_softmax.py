@@ -142,8 +142,8 @@ def test_masks_of_every_shape(name):
 @pytest.mark.parametrize("name", [None, "rope", "alibi", "shaw"])
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("as_float", [True, False])
-def test_a_query_that_may_see_nothing_is_finite(name, need_weights, as_float):
-    """Its output means nothing, but a NaN would spread to the gradients of all."""
+def test_a_query_that_may_see_nothing_gets_zeros(name, need_weights, as_float):
+    """As in PyTorch; the values that are hidden from it would leak, and a NaN would spread."""
     attention = build(name, causal=False)
     qkv, at = torch.randn(3, 1, HEADS, 4, DIM, dtype=torch.float64), count(4)
     qkv.requires_grad_()
@@ -151,13 +151,27 @@ def test_a_query_that_may_see_nothing_is_finite(name, need_weights, as_float):
     mask[2] = True
     if as_float:
         mask = torch.zeros(4, 4).masked_fill(mask, float("-inf"))
-    output, _ = attention(
+    output, weights = attention(
         *qkv, q_positions=at, k_positions=at, attn_mask=mask, need_weights=need_weights
     )
     assert output.isfinite().all()
-    output[:, :, [0, 1, 3]].sum().backward()
+    assert not output[:, :, 2].any()
+    assert weights is None or not weights[:, :, 2].any()
+    output.sum().backward()
     assert qkv.grad is not None
     assert qkv.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", [None, "rope", "alibi", "shaw", "cope"])
+def test_a_causal_query_that_may_not_see_itself_sees_no_later_token(name):
+    attention = build(name, causal=True)
+    qkv, at = torch.randn(3, 1, HEADS, 4, DIM, dtype=torch.float64), count(4)
+    qkv.requires_grad_()
+    mask = torch.eye(4, dtype=torch.bool)
+    output, _ = attention(*qkv, q_positions=at, k_positions=at, attn_mask=mask)
+    assert not output[:, :, 0].any()
+    (gradient,) = torch.autograd.grad(output[:, :, :2].sum(), qkv)
+    assert not gradient[:, :, :, 2:].any()
 
 
 @every_name
