@@ -23,6 +23,7 @@ from fairseq_plugins.attention.terms import decay_term, sum_of_terms
 from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding, SeesMask
 from fairseq_plugins.encodings.position_bounds import known_end, with_end
 from fairseq_plugins.encodings.protocols import parts_to_fold
+from fairseq_plugins.kernels.backend import is_transformed
 from fairseq_plugins.kernels.softmax import can_go_by_head, softmax_by_head, softmax_with_weights
 
 ADDED = frozenset({"attn_bias", "relative_logits", "log_decay"})
@@ -270,6 +271,11 @@ class SoftmaxAttention(Attention):
         if by_head and (has_gradient(mask) or (q.requires_grad and q.size(-1) != v.size(-1))):
             mask = added_mask(mask, is_causal, q, k.size(2))
             return softmax_by_head(q, k, v, mask, scale=self.scale), None, None
+        if is_transformed() and mask is not None and mask.is_floating_point():
+            # It may have a gradient outside of the transform, which the fused kernel refuses.
+            terms, scale, dropout = (mask,), self.scale, self._dropout
+            output, *_ = softmax_with_weights(q, k, v, terms, None, scale=scale, dropout=dropout)
+            return output, None, None
         output = F.scaled_dot_product_attention(
             q, k, v, mask, dropout_p=self._dropout, is_causal=is_causal, scale=self.scale
         )

@@ -9,7 +9,7 @@ from torch import Tensor
 from fairseq_plugins.encodings.frequencies import Device
 from fairseq_plugins.encodings.position_bounds import bounds_of, is_recorded
 from fairseq_plugins.encodings.tables import Constant, power_of_two, without_modes
-from fairseq_plugins.kernels.backend import apply_function
+from fairseq_plugins.kernels.backend import apply_function, is_transformed
 
 _MIN_ROWS = 64
 
@@ -103,7 +103,7 @@ class PermutationPowers:
         index, inverse = self._indices(permutation, positions)
         # Tokens before heads, the memory layout of projections, halves the time of a gather.
         halves = x.transpose(1, 2).split(index.size(-1), dim=-1)
-        permuted = [apply_function(_PermuteFeatures, half, index, inverse) for half in halves]
+        permuted = [_permute(half, index, inverse) for half in halves]
         whole = permuted[0] if len(permuted) == 1 else torch.cat(permuted, dim=-1)
         return whole.transpose(1, 2)
 
@@ -151,10 +151,16 @@ class PermutationPowers:
         return rows, inverses
 
 
-class _PermuteFeatures(torch.autograd.Function):
-    """x[..., index], index (B or 1, T, 1 or H, D); the gradient gathers by the inverse."""
+def _permute(x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
+    """Return x[..., index], index (B or 1, T, 1 or H, D); ``inverse`` serves the gradient."""
+    if is_transformed():  # any derivative, in any order
+        return x.gather(-1, index.expand(x.shape))
+    permuted: Tensor = apply_function(_PermuteFeatures, x, index, inverse)
+    return permuted
 
-    generate_vmap_rule = True
+
+class _PermuteFeatures(torch.autograd.Function):
+    """``_permute`` whose gradient gathers by the inverse."""
 
     @staticmethod
     def forward(x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
@@ -167,4 +173,4 @@ class _PermuteFeatures(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         index, inverse = ctx.saved_tensors
-        return apply_function(_PermuteFeatures, grad, inverse, index), None, None
+        return _permute(grad, inverse, index), None, None

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_plugins.kernels.backend import apply_function
+from fairseq_plugins.kernels.backend import apply_function, is_transformed
 
 
 def reflect(x: Tensor, unit: Tensor) -> Tensor:
@@ -15,7 +15,7 @@ def reflect(x: Tensor, unit: Tensor) -> Tensor:
         x: (..., D).
         unit: u, (D,), of length 1.
     """
-    if unit.requires_grad or not torch.is_grad_enabled():
+    if unit.requires_grad or not torch.is_grad_enabled() or is_transformed():
         return _reflect(x, unit)
     reflected: Tensor = apply_function(_Reflect, x, unit)
     return reflected
@@ -28,8 +28,6 @@ def _reflect(x: Tensor, unit: Tensor) -> Tensor:
 
 class _Reflect(torch.autograd.Function):
     """The reflection for a fixed u, which is its own adjoint, so that only u is saved."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor, unit: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.export import Dim, export
 
 from fairseq_plugins.attention import PositionalMultiheadAttention, build_attention
-from fairseq_plugins.encodings import build_encoding
+from fairseq_plugins.encodings import Stochastic, build_encoding
 
 
 def build(name: str, attention: str = "vanilla", **options) -> PositionalMultiheadAttention:
@@ -69,6 +69,27 @@ def test_an_ensemble_gives_what_its_members_give(name, attention, causal):
     found = torch.func.vmap(loss, in_dims=(0, None), randomness="same")(stacked, x)
     expected = torch.stack([loss(member, x) for member in members])
     torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("name", "attention", "causal"), DIRECTED)
+def test_jacobians_of_a_transform_are_those_of_autograd(name, attention, causal):
+    """Of a layer whose own parameters require gradients, as they do where nothing is said."""
+    layer, at = Layer(name, attention, causal=causal), count(4)
+    layer.eval()
+
+    def call(x: Tensor) -> Tensor:
+        torch.manual_seed(2)
+        result: Tensor = layer(x, at)
+        return result
+
+    x = tokens(1, 4)
+    draws = any(isinstance(part, Stochastic) for part in layer.attention.parts)
+    expected = torch.autograd.functional.jacobian(call, x)
+    found = torch.func.jacrev(call)(x)
+    torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9)
+    if attention == "linear" and not draws:
+        forward = torch.func.jacfwd(call)(x)
+        torch.testing.assert_close(forward, expected, atol=1e-9, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
