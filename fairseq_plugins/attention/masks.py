@@ -18,6 +18,7 @@ def padding_mask(
 
     Raises:
         ValueError: another type or shape, or finite values for an attention without logits.
+        RuntimeError: the latter in a compiled graph.
     """
     if mask is None:
         return None, None
@@ -36,15 +37,19 @@ def padding_mask(
         )
     padded = mask == float("-inf")
     rest = mask.masked_fill(padded, 0.0)
+    refusal = (
+        f"`key_padding_mask` must be 0 or -inf for {attention.name} attention, which has no logits "
+        "to add other values to."
+    )
     if torch.compiler.is_compiling():
-        return padded, rest if attention.gives_weights else None
+        if attention.gives_weights:
+            return padded, rest
+        torch._assert_async((rest == 0).all(), refusal)
+        return padded, None
     if not bool(rest.any()):
         return padded, None
     if not attention.gives_weights:
-        raise ValueError(
-            f"`key_padding_mask` must be 0 or -inf for {attention.name} attention, which has no "
-            "logits to add other values to."
-        )
+        raise ValueError(refusal)
     return padded, rest
 
 

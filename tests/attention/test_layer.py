@@ -380,6 +380,16 @@ def test_linear_attention_refuses_what_needs_logits(call: dict[str, object], mat
     assert module(x, x, x)[1] is None
 
 
+def test_a_graph_of_linear_attention_refuses_other_values_of_padding_too() -> None:
+    module, x = layer("rope", "linear"), tokens()
+    graph = torch.compile(module, fullgraph=True, backend="eager")
+    minus = torch.zeros(2, LENGTH).double().masked_fill(PADDING, float("-inf"))
+    expected = module(x, x, x, key_padding_mask=PADDING)[0]
+    torch.testing.assert_close(graph(x, x, x, key_padding_mask=minus)[0], expected)
+    with pytest.raises(RuntimeError, match="`key_padding_mask` must be 0 or -inf for linear"):
+        graph(x, x, x, key_padding_mask=minus.clamp(min=-1e9))
+
+
 def test_a_causal_layer_takes_pytorchs_causal_mask_and_no_other_length() -> None:
     module, x = layer("rope", causal=True), tokens()
     future = nn.Transformer.generate_square_subsequent_mask(LENGTH).double()
