@@ -16,7 +16,8 @@ def append_rows(buffer: Tensor, used: int, new: Tensor) -> Tensor:
 
     Rows are written in place where they are free: if another step already continued from this
     state, its rows are not overwritten. Memory that others may write to, such as part of a batch,
-    is copied first. Under autograd, which forbids writing in place, everything is copied.
+    is copied first. Under autograd, which forbids writing in place, everything is copied; outside
+    of inference mode, a buffer that was made in it.
 
     Args:
         buffer: (B, H, capacity, D), of which the first ``used`` rows count.
@@ -29,7 +30,7 @@ def append_rows(buffer: Tensor, used: int, new: Tensor) -> Tensor:
     if torch.is_grad_enabled() and (buffer.requires_grad or new.requires_grad):
         return torch.cat((buffer[:, :, :used], new), dim=2)
     end = used + new.size(2)
-    if end > buffer.size(2) or getattr(buffer, _FILLED, None) != used:
+    if _is_locked(buffer) or end > buffer.size(2) or getattr(buffer, _FILLED, None) != used:
         capacity = max(2 * used, end, _FIRST_CAPACITY)
         grown = buffer.new_empty(*buffer.shape[:2], capacity, buffer.size(3))
         grown[:, :, :used] = buffer[:, :, :used]
@@ -37,6 +38,13 @@ def append_rows(buffer: Tensor, used: int, new: Tensor) -> Tensor:
     buffer[:, :, used:end] = new
     setattr(buffer, _FILLED, end)
     return buffer
+
+
+def _is_locked(buffer: Tensor) -> bool:
+    """Return whether the buffer was made in inference mode and would be written to outside."""
+    if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
+        return False
+    return buffer.is_inference()
 
 
 def reordered(state: State, order: Tensor) -> State:

@@ -271,6 +271,19 @@ def test_a_cache_under_autograd_is_not_written_in_place():
     assert torch.equal(new.grad, 2 * new)
 
 
+@pytest.mark.parametrize("has_gradient", [False, True])
+def test_a_cache_of_inference_mode_goes_on_outside(has_gradient):
+    rows = torch.randn(1, 1, 4, 3)
+    with torch.inference_mode():
+        buffer = append_rows(rows[:, :, :1], 1, rows[:, :, 1:2])
+        assert append_rows(buffer, 2, rows[:, :, 2:3]).data_ptr() == buffer.data_ptr()
+        buffer = append_rows(rows[:, :, :1], 1, rows[:, :, 1:2])
+    with torch.set_grad_enabled(has_gradient):
+        buffer = append_rows(buffer, 2, rows[:, :, 2:3])
+        buffer = append_rows(buffer, 3, rows[:, :, 3:])
+    assert torch.equal(buffer[:, :, :4], rows)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_sums_of_a_linear_decoder_are_wide(dtype):
     """At 300 tokens a bfloat16 sum of ones would stand still at 256."""
