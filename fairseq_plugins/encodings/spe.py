@@ -145,7 +145,7 @@ class StochasticEncoding(PositionEncoding):
         tokens = x.transpose(0, 1).flatten(1, 2)
         grouped = x.new_zeros(heads, len(of_group) * batch, dim)
         grouped = grouped.index_copy(1, slot.flatten(), tokens)
-        result = (grouped.unflatten(1, (-1, batch)) @ codes).flatten(1, 2)
+        result = (grouped.unflatten(1, (len(of_group), batch)) @ codes).flatten(1, 2)
         return result[:, slot.flatten()].unflatten(1, (batch, length)).transpose(0, 1)
 
 

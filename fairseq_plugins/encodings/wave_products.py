@@ -26,7 +26,7 @@ def wave_products(x: Tensor, waves: Tensor, mixing: Tensor) -> Tensor:
         mixing: (H, W D, R).
     """
     plain = x.device.type != "cpu" or torch.is_autocast_enabled("cpu")
-    if plain or needs_plain_operations():
+    if plain or needs_plain_operations() or not x.numel():
         return (x.unsqueeze(-2) * waves).flatten(-2) @ mixing
     result: Tensor = _WaveProducts.apply(x, waves, mixing)
     return result

@@ -26,6 +26,15 @@ def test_no_tokens_give_no_output(name, attention, causal):
             assert not projection.weight.grad.any()
 
 
+@every_case
+def test_a_batch_of_nothing(name, attention, causal):
+    layer = Layer(name, attention, causal=causal)
+    output = layer(draw(0, 3), count(3))
+    assert output.shape == (0, 3, WIDTH)
+    output.sum().backward()
+    assert not layer.q_proj.weight.grad.any()
+
+
 @pytest.mark.parametrize(("name", "attention"), BIDIRECTIONAL)
 def test_one_side_without_tokens(name, attention):
     """What sees nothing gathers nothing; remembered keys are no other."""
