@@ -15,6 +15,7 @@ from fairseq_plugins.encodings.checks import check_at_least, check_even
 from fairseq_plugins.encodings.frequencies import (
     fairseq_frequencies,
     fixed_sinusoids,
+    learned_from,
     sinusoidal_frequencies,
     sinusoids,
 )
@@ -187,7 +188,7 @@ class LearnableSinusoidal(Sines):
     def __init__(self, context: EncodingContext, *, scale: Scale = "tokens") -> None:
         super().__init__(context, scale=scale)
         check_even("embed_dim", context.embed_dim)
-        self.frequencies = nn.Parameter(sinusoidal_frequencies(context.embed_dim).float())
+        self.frequencies = nn.Parameter(learned_from(sinusoidal_frequencies(context.embed_dim)))
 
     def sines(self, positions: Tensor) -> Tensor:
         check_not_negative(self.label, positions)

@@ -12,7 +12,7 @@ from fairseq_plugins.encodings.base import (
     widened,
 )
 from fairseq_plugins.encodings.checks import check_even
-from fairseq_plugins.encodings.frequencies import geometric
+from fairseq_plugins.encodings.frequencies import geometric, learned_from
 from fairseq_plugins.encodings.position_bounds import check_not_negative
 from fairseq_plugins.encodings.registry import register_encoding
 
@@ -68,7 +68,7 @@ class ComplexOrder(PositionEncoding):
                 "complex_order has frequencies for every word, so it needs the size of the "
                 "dictionary: give `vocab_size` to `build_encoding` or `EncodingContext`."
             )
-        frequencies = geometric(context.embed_dim // 2, context.embed_dim).float()
+        frequencies = learned_from(geometric(context.embed_dim // 2, context.embed_dim))
         self.frequencies = nn.Parameter(frequencies.repeat(context.vocab_size, 1))
 
     def embed(

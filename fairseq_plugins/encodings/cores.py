@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.encodings.base import at_least_float32
+from fairseq_plugins.encodings.frequencies import learned_from
 from fairseq_plugins.encodings.permutations import PermutationPowers
 from fairseq_plugins.encodings.rotation import Layout, rotate
 from fairseq_plugins.encodings.tables import Constant, Formula, PositionTable, once_per_positions
@@ -52,7 +53,7 @@ class Angles(Core):
         self.table = None if is_learned else PositionTable(Formula(_cos_sin, (angles,)))
 
     def draw(self, generator: torch.Generator | None) -> Tensor | None:
-        return self.angles().float() if self.is_learned else None
+        return learned_from(self.angles()) if self.is_learned else None
 
     def cos_sin(self, positions: Tensor, theta: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return cos and sin of s theta: (B or 1, T) -> 2 x (B or 1, 1, T, n), at least float32."""

@@ -37,6 +37,11 @@ def sinusoidal_frequencies(dim: int, device: Device = None) -> Tensor:
     return geometric(dim // 2, dim, device=device)
 
 
+def learned_from(frequencies: Tensor) -> Tensor:
+    """Return the initial values of learned frequencies, in the dtype of other parameters."""
+    return frequencies.to(torch.get_default_dtype())
+
+
 def fairseq_frequencies(dim: int, device: Device = None) -> Tensor:
     """Return fairseq's w_j = 10000^(-j/(dim/2 - 1)), j = 0..dim/2 - 1, float64."""
     return geometric(dim // 2, 2 * (dim // 2 - 1), device=device)

@@ -9,6 +9,7 @@ from fairseq_plugins.encodings.clipping import ClippedOffsets
 from fairseq_plugins.encodings.frequencies import (
     Device,
     fixed_sinusoids,
+    learned_from,
     sinusoidal_frequencies,
     sinusoids,
 )
@@ -203,7 +204,7 @@ class LearnableSinusoidalKeys(RelativeKeys):
     def __init__(self, context: EncodingContext, *, max_distance: int = 64) -> None:
         super().__init__(context, max_distance=max_distance)
         check_even("head_dim", context.head_dim)
-        self.frequencies = nn.Parameter(sinusoidal_frequencies(context.head_dim).float())
+        self.frequencies = nn.Parameter(learned_from(sinusoidal_frequencies(context.head_dim)))
 
     def key_vectors(self, like: Tensor) -> Tensor:
         offsets = _offsets(self.max_distance, self.frequencies.device)

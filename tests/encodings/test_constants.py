@@ -51,6 +51,7 @@ def test_a_module_without_its_constants_is_whole(name):
     torch.set_default_dtype(torch.bfloat16)
     half = build(name)
     torch.set_default_dtype(torch.float32)
+    assert {parameter.dtype for parameter in half.parameters()} <= {torch.bfloat16}
     same = build(name)
     same.load_state_dict(half.state_dict())
     assert_same(half, same, AT + 300)
