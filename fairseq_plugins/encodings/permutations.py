@@ -8,7 +8,12 @@ from torch import Tensor
 
 from fairseq_plugins.encodings.frequencies import Device
 from fairseq_plugins.encodings.position_bounds import bounds_of, is_recorded
-from fairseq_plugins.encodings.tables import Constant, power_of_two, without_modes
+from fairseq_plugins.encodings.tables import (
+    Constant,
+    power_of_two,
+    suits_table,
+    without_modes,
+)
 from fairseq_plugins.kernels.backend import apply_function, is_transformed
 
 _MIN_ROWS = 64
@@ -113,7 +118,7 @@ class PermutationPowers:
         is_direct = is_recorded(positions) or permutation.is_inference()
         if not is_direct:
             low, end = bounds_of(positions)
-        if is_direct or low < 0:
+        if is_direct or not suits_table(positions, low, end):
             permutation = torch.atleast_2d(permutation)
             there, back = (powers_at(permutation, at) for at in (positions, -positions))
             return self._after_first(there, back, positions)

@@ -94,7 +94,7 @@ class PositionTable:
         low, end = bounds_of(positions)
         if absolute is not None:
             check_lowest(absolute, low)
-        if low < 0 or end > max(_MAX_ROWS, 4 * positions.numel()):
+        if not suits_table(positions, low, end):
             return self.at(positions)
         size = power_of_two(max(end, _MIN_ROWS))
 
@@ -102,6 +102,11 @@ class PositionTable:
             return self.formula(torch.arange(size, dtype=torch.float64, device="cpu"))
 
         return _cached(self, positions.device, size, make)[positions]
+
+
+def suits_table(positions: Tensor, low: int, end: int) -> bool:
+    """Return whether to read positions in low..end - 1 from a table of all rows below ``end``."""
+    return low >= 0 and end <= max(_MAX_ROWS, 4 * positions.numel())
 
 
 def once_per_positions(key: Hashable, positions: Tensor, make: Callable[[], Any]) -> Any:

@@ -90,6 +90,13 @@ def test_powers_without_a_table_are_those_of_the_table_and_of_its_inverse():
     assert torch.equal(powers_at(permutation, -at), back[at])
 
 
+def test_far_positions_make_no_table_of_all_before_them():
+    permutation, x = torch.tensor([[1, 2, 3, 4, 0]]), torch.randn(1, 1, 2, 5)
+    powers, far = PermutationPowers(), 10**12 + 1
+    found = powers(x, permutation, torch.tensor([[far, far + 2]]))
+    assert torch.equal(found, powers(x, permutation, torch.tensor([[1, 3]])))
+
+
 def test_gradients_are_those_of_the_permutation():
     permutation = torch.stack([torch.randperm(5) for _ in range(2)])
     powers, at = PermutationPowers(), torch.tensor([[0, 2, 7]])
