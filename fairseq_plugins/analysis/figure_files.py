@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from fairseq_plugins.common import matrices
-from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.files import with_ending, write_json
 from fairseq_plugins.common.pages import Page, bullets, figure_site_link, provenance_section
 from fairseq_plugins.common.pictures import save_picture
 
@@ -87,7 +87,7 @@ def write_figure(
         command: the command that makes the figure.
     """
     save_picture(figure.picture, stem)
-    write_numbers(stem.with_suffix(".json"), figure.numbers)
+    write_numbers(with_ending(stem, ".json"), figure.numbers)
     result = [f"![{title}]({stem.name}.png)"]
     result += [f"**By the numbers here.** {figure.agreement}"] if figure.agreement else []
     files = (
@@ -98,7 +98,7 @@ def write_figure(
     origin = provenance_section(*models, files, *figure_site_link(stem))
     caption = f"**The paper found**: {paper}"
     page = Page(title, caption, [*result, *figure.paragraphs], [origin])
-    page.write(stem.with_suffix(".md"))
+    page.write(with_ending(stem, ".md"))
 
 
 def write_numbers(path: Path, numbers: Mapping[str, Any]) -> None:

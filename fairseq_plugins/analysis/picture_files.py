@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fairseq_plugins.analysis.figure_files import round_digits
 from fairseq_plugins.analysis.picture import EncodingPicture, Panel
-from fairseq_plugins.common.files import write_json, write_text
+from fairseq_plugins.common.files import with_ending, write_json, write_text
 from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.encodings import get_entry
 from fairseq_plugins.encodings.canonical import Primitive
@@ -32,7 +32,7 @@ _WORDS = {
 def write_picture(data: EncodingPicture, folder: Path) -> None:
     """Write <name>.png, .svg and .json into a folder, created if missing."""
     stem = folder / data.name
-    write_json(stem.with_suffix(".json"), to_json(data), indent=None)
+    write_json(with_ending(stem, ".json"), to_json(data), indent=None)
     save_picture(draw(data), stem, dpi=DPI)
 
 

@@ -72,6 +72,11 @@ def _full_disk(error: BaseException | None) -> int | None:
     return None
 
 
+def with_ending(stem: Path, ending: str) -> Path:
+    """Append an ending, as ".png", to a path whose name may have dots of its own."""
+    return stem.with_name(f"{stem.name}{ending}")
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically."""
     with writing(path) as (file,):

@@ -6,7 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-from fairseq_plugins.common.files import writing
+from fairseq_plugins.common.files import with_ending, writing
 
 DPI = 110
 MOST_BYTES = 500 * 1024  # limit of a committed file, as in .pre-commit-config.yaml
@@ -24,7 +24,7 @@ def save_picture(picture: Any, stem: Path, dpi: int = DPI) -> None:
     salt = f"{stem.name}.svg" if stem.name == "none" else stem.name
     with (
         rc_context({"svg.hashsalt": salt, "svg.fonttype": "none", "font.sans-serif": _FONTS}),
-        writing(stem.with_suffix(".png"), stem.with_suffix(".svg")) as (png, svg),
+        writing(with_ending(stem, ".png"), with_ending(stem, ".svg")) as (png, svg),
     ):
         save_png(picture, png, dpi)
         drawn = BytesIO()

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure as Picture
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from fairseq_plugins.analysis.figure_files import write_numbers
-from fairseq_plugins.common.files import write_json
+from fairseq_plugins.common.files import with_ending, write_json
 from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.experiments.identical_words import PATTERN
 from fairseq_plugins.papers.extrapolation import SLIDING
@@ -49,7 +49,7 @@ def draw_figure(
     folder: of all results. figure: no map of attention. results: at least one.
     """
     base = stem(folder, table, figure, scale)
-    write_json(base.with_suffix(".json"), _DATA[figure.kind](table, results))
+    write_json(with_ending(base, ".json"), _DATA[figure.kind](table, results))
     title = f"{figure.source or table.source}, scale {scale}"
     if figure.kind == "ranking":
         picture = _draw_ranking(JudgedTable.of(table, results))
@@ -303,5 +303,5 @@ def draw_attention(
     picture.suptitle(f"{figure.source}, scale {scale}")
     base = stem(folder, table, figure, scale)
     what = "weights of attention by run: a line for each query, a number for each key"
-    write_numbers(base.with_suffix(".json"), {"what": what, "weights": numbers})
+    write_numbers(with_ending(base, ".json"), {"what": what, "weights": numbers})
     save_picture(picture, base)

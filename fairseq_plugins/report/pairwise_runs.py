@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common.files import with_ending
 from fairseq_plugins.common.pages import Page, bullets
 from fairseq_plugins.common.tables import columns, markdown_table
 from fairseq_plugins.papers.tables import Column, Table
@@ -238,7 +239,7 @@ def draw(pairwise: PairwiseRuns, losses: Losses, stem: Path) -> list[Path]:
     for panel in (left, right):
         panel.grid(alpha=0.3)
     save_picture(picture, stem)
-    return [stem.with_suffix(".png"), stem.with_suffix(".svg")]
+    return [with_ending(stem, ".png"), with_ending(stem, ".svg")]
 
 
 def _draw_differences(pairwise: PairwiseRuns, panel: Any) -> None:

@@ -153,10 +153,10 @@ def test_numbers_are_rounded_and_what_is_not_finite_is_none() -> None:
 def test_files_are_the_same_each_time(tmp_path) -> None:
     subject, contents = masked("learned+shaw"), []
     for folder in ("one", "two"):
-        stem = tmp_path / folder / "x"
+        stem = tmp_path / folder / "x.1"
         made = make_figure(11, [subject], SIZES)
         write_figure(made, stem, title="T", paper="P", command="C")
         contents.append({path.name: path.read_bytes() for path in stem.parent.iterdir()})
     assert contents[0] == contents[1]
-    assert set(contents[0]) == {"x.png", "x.svg", "x.json", "x.md"}
-    assert json.loads(contents[0]["x.json"])["learned+shaw"]["words"] == 5
+    assert set(contents[0]) == {"x.1.png", "x.1.svg", "x.1.json", "x.1.md"}
+    assert json.loads(contents[0]["x.1.json"])["learned+shaw"]["words"] == 5

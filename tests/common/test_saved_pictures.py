@@ -41,3 +41,11 @@ def test_a_png_that_would_be_too_large_is_coarser(tmp_path, monkeypatch):
     save_picture(draw("Greys"), tmp_path / "coarse", dpi=200)
     assert (tmp_path / "coarse.png").stat().st_size <= most
     assert Image.open(tmp_path / "coarse.png").size < Image.open(tmp_path / "fine.png").size
+
+
+def test_names_may_have_dots(tmp_path):
+    for name in ("v1.5", "v1.6"):
+        save_picture(draw("Greys"), tmp_path / name)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"{name}.{ending}" for name in ("v1.5", "v1.6") for ending in ("png", "svg")
+    }

@@ -61,6 +61,9 @@ def test_the_picture_and_its_numbers_have_every_bucket_there_is(make, tmp_path):
     cell = numbers["rows"]["rope-linear"]["BLEU (1-10)"]
     assert cell == {"mean": 30.0, "deviation": pytest.approx(2**0.5, abs=1e-5), "seeds": 2}
     assert numbers["sentences"]["11-20"] == 100
+    draw_figure(tmp_path / "own", TABLE, TABLE.figures[0], "study.v2", made)
+    files = {path.name for path in (tmp_path / "own/translation_lengths").iterdir()}
+    assert files == {f"study.v2.{ending}" for ending in ("json", "png", "svg")}
 
 
 def test_the_page_says_what_longer_sources_do_to_each_row(make):
