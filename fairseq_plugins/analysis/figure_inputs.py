@@ -1,11 +1,13 @@
 """Inputs of figures: untrained encodings, or encodings of a checkpoint."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fairseq_plugins.analysis import LENGTH
 from fairseq_plugins.analysis.loaded_stacks import LoadedStack
 from fairseq_plugins.analysis.position_rows import build_plain, input_rows
 from fairseq_plugins.common.errors import OptionError
@@ -41,11 +43,8 @@ class FigureInput:
     loaded: LoadedStack | None = None
 
     def absolute(self, length: int) -> Tensor | None:
-        """Return position vectors (T, C), T at most `length`; None without an absolute encoding."""
-        if self.inputs is None:
-            return None
-        longest = length if self.loaded is None else min(length, self.loaded.max_length)
-        return input_rows(self.inputs, longest, seed=None)
+        """Return position vectors (T, C) of T = `length`; None without an absolute encoding."""
+        return None if self.inputs is None else input_rows(self.inputs, length, seed=None)
 
     def absolute_kind(self) -> str:
         """Return the kind of the absolute vectors, as `LEARNED`; "" for others or none."""
@@ -116,7 +115,7 @@ class FigureSizes:
     """Sizes of a figure's inputs.
 
     Attributes:
-        length: positions; None for 128, or a model's maximum if that is less.
+        length: positions; None for 128, or the least of the models' maxima if that is less.
         words: sentences of a probe; None for the paper's number.
         seed: seed of the words.
     """
@@ -124,3 +123,21 @@ class FigureSizes:
     length: int | None = None
     words: int | None = None
     seed: int = 1
+
+
+def common_length(inputs: Sequence[FigureInput], sizes: FigureSizes) -> int:
+    """Return the number of positions of all panels: measures of other lengths do not compare.
+
+    Raises:
+        OptionError: a model's longest input is shorter than `sizes.length`.
+    """
+    longest = {one.label: one.loaded.max_length for one in inputs if one.loaded is not None}
+    if sizes.length is None:
+        return min([LENGTH, *longest.values()])
+    for label, most in longest.items():
+        if sizes.length > most:
+            raise OptionError(
+                f"--length must be at most {most}, the longest input of {label}, but is "
+                f"{sizes.length}"
+            )
+    return sizes.length

@@ -4,10 +4,14 @@ from collections.abc import Sequence
 
 import torch
 
-from fairseq_plugins.analysis import LENGTH
 from fairseq_plugins.analysis.correspondence import position_correlation, split_first_layer
 from fairseq_plugins.analysis.figure_files import SCALES, Panel, RenderedFigure, draw_panels
-from fairseq_plugins.analysis.figure_inputs import FigureInput, FigureSizes, require
+from fairseq_plugins.analysis.figure_inputs import (
+    FigureInput,
+    FigureSizes,
+    common_length,
+    require,
+)
 from fairseq_plugins.analysis.identical_words import Probe, draw_words, probe
 from fairseq_plugins.analysis.indicators import infinite, measure
 from fairseq_plugins.analysis.loaded_stacks import KINDS
@@ -29,8 +33,9 @@ def position_positions(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Ren
                 f"figure 9 needs bidirectional models, but {item.label} is a causal "
                 f"{item.loaded.family}"
             )
+    length = common_length(inputs, sizes)
     for item in inputs:
-        loaded, rows = item.loaded, item.absolute(sizes.length or LENGTH)
+        loaded, rows = item.loaded, item.absolute(length)
         if loaded is None or rows is None:
             continue
         with torch.no_grad():
@@ -136,8 +141,9 @@ def _probes(
     inputs: Sequence[FigureInput], sizes: FigureSizes, figure: int
 ) -> list[tuple[FigureInput, Probe]]:
     with_models = [(one, one.loaded) for one in inputs if one.loaded is not None]
+    length = common_length(inputs, sizes)
     return [
-        (item, probe(loaded, words=sizes.words or APPENDIX_J, length=sizes.length, seed=sizes.seed))
+        (item, probe(loaded, words=sizes.words or APPENDIX_J, length=length, seed=sizes.seed))
         for item, loaded in require(with_models, figure, "a checkpoint")
     ]
 

@@ -13,7 +13,13 @@ from fairseq_plugins.analysis.figure_files import (
     draw_lines,
     draw_panels,
 )
-from fairseq_plugins.analysis.figure_inputs import BERT_WIDTH, FigureInput, FigureSizes, require
+from fairseq_plugins.analysis.figure_inputs import (
+    BERT_WIDTH,
+    FigureInput,
+    FigureSizes,
+    common_length,
+    require,
+)
 from fairseq_plugins.analysis.position_vectors import (
     ALIKE,
     alike_from,
@@ -31,9 +37,10 @@ from fairseq_plugins.encodings.frequencies import geometric
 def dots(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
     """Draw Figures 1 and 8: dot products between absolute, and between relative vectors."""
     panels, numbers, lines = [], {}, []
+    length = common_length(inputs, sizes)
     for is_relative in (False, True):
         for item in inputs:
-            rows = item.relative() if is_relative else item.absolute(sizes.length or LENGTH)
+            rows = item.relative() if is_relative else item.absolute(length)
             if rows is None:
                 continue
             matrix = dot_products(rows)

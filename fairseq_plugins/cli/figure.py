@@ -63,7 +63,7 @@ def register(commands: Any) -> None:
         "order; not needed for folders of published models",
     )
     add("--output", type=Path, metavar="STEM", help="path of the output files, without suffix")
-    text = "number of positions (default: 128, or the model's longest input)"
+    text = "number of positions (default: 128, or the longest input of all models if shorter)"
     add("--length", type=int, metavar="T", help=text)
     add(
         "--words",

@@ -27,8 +27,8 @@ from tests.models.translation import build as build_translation
 SIZES = FigureSizes(length=16, words=5)
 
 
-def masked(encoding: str) -> FigureInput:
-    model = enlarge(build("vanilla", encoding)).double()
+def masked(encoding: str, **options: object) -> FigureInput:
+    model = enlarge(build("vanilla", encoding, **options)).double()
     return trained(encoding, wrap_model("pe_roberta", model, DICTIONARY))
 
 
@@ -160,3 +160,14 @@ def test_files_are_the_same_each_time(tmp_path) -> None:
     assert contents[0] == contents[1]
     assert set(contents[0]) == {"x.1.png", "x.1.svg", "x.1.json", "x.1.md"}
     assert json.loads(contents[0]["x.1.json"])["learned+shaw"]["words"] == 5
+
+
+@pytest.mark.parametrize("number", [1, 2, 9, 10])
+def test_all_models_of_a_figure_have_the_same_length(number: int) -> None:
+    inputs = [masked("learned+shaw", max_positions=80), masked("learned", max_positions=64)]
+    made = make_figure(number, inputs, FigureSizes(words=5))
+    key = {1: "dot_products", 9: "position_position"}.get(number, "weights")
+    found = [one[key].shape for name, one in made.numbers.items() if "relative" not in name]
+    assert found == [(64, 64)] * 2
+    with pytest.raises(OptionError, match="--length must be at most 64, the longest input of l"):
+        make_figure(number, inputs, FigureSizes(length=70, words=5))
