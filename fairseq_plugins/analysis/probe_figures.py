@@ -41,7 +41,7 @@ def position_positions(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Ren
         with torch.no_grad():
             matrix = position_correlation(loaded, rows).mean(0).double().cpu()
         panels.append(Panel(item.label, matrix))
-        words = draw_words(loaded.dictionary, sizes.words or APPENDIX_J, sizes.seed)
+        words = draw_words(loaded.dictionary, _words(sizes), sizes.seed)
         draw = torch.Generator().manual_seed(sizes.seed)
         tokens = words[torch.randint(len(words), (4, len(rows)), generator=draw)]
         tokens[:, : loaded.num_bos] = loaded.dictionary.bos()
@@ -137,13 +137,17 @@ def families(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigur
     )
 
 
+def _words(sizes: FigureSizes) -> int:
+    return APPENDIX_J if sizes.words is None else sizes.words
+
+
 def _probes(
     inputs: Sequence[FigureInput], sizes: FigureSizes, figure: int
 ) -> list[tuple[FigureInput, Probe]]:
     with_models = [(one, one.loaded) for one in inputs if one.loaded is not None]
     length = common_length(inputs, sizes)
     return [
-        (item, probe(loaded, words=sizes.words or APPENDIX_J, length=length, seed=sizes.seed))
+        (item, probe(loaded, words=_words(sizes), length=length, seed=sizes.seed))
         for item, loaded in require(with_models, figure, "a checkpoint")
     ]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import OptionError, checkpoint_given_by
-from fairseq_plugins.common.option_types import parse_seed
+from fairseq_plugins.common.option_types import new_file, parse_seed
 from fairseq_plugins.common.root import ROOT, data_folder, from_root
-from fairseq_plugins.data.options import check_folder
+from fairseq_plugins.data.options import check_at_least, check_folder
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 from fairseq_plugins.papers.bert import SEEDS
 from fairseq_plugins.records.runs import Run, Study
@@ -62,15 +62,11 @@ def register(commands: Any) -> None:
         help="data folder with the dictionaries: one for all checkpoints, or one for each in their "
         "order; not needed for folders of published models",
     )
-    add("--output", type=Path, metavar="STEM", help="path of the output files, without suffix")
+    add("--output", type=new_file, metavar="STEM", help="path of the output files, without suffix")
     text = "number of positions (default: 128, or the longest input of all models if shorter)"
     add("--length", type=int, metavar="T", help=text)
-    add(
-        "--words",
-        type=int,
-        metavar="N",
-        help="number of words to average over (default: 100, as in Appendix J)",
-    )
+    text = "number of words to average over (default: 100, as in Appendix J)"
+    add("--words", type=int, metavar="N", help=text)
     add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
     add(
         "--scale",
@@ -83,8 +79,8 @@ def register(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    if args.length is not None and args.length < 4:
-        raise OptionError(f"--length must be at least 4, but is {args.length}")
+    check_at_least(4, length=args.length)
+    check_at_least(1, words=args.words)
     if args.number == OF_RESULTS:
         if args.checkpoint or args.data:
             raise OptionError(f"--checkpoint and --data must be left out with figure {OF_RESULTS}")
@@ -118,9 +114,8 @@ def _checkpoints(args: argparse.Namespace, converted: Path) -> list[tuple[str, P
         return _of_tables(args.number, args.scale)
     found = []
     for word in args.checkpoint:
-        label, equals, path = word.partition("=")
-        file = Path(path if equals else word)
-        found.append((label if equals else file.parent.name or file.stem, file))
+        label, file = _labelled(word)
+        found.append((label or file.parent.name or file.stem, file))
     if len({label for label, _ in found}) < len(found):
         raise OptionError("--checkpoint must have a LABEL of its own each time")
     for label, path in found:
@@ -145,6 +140,12 @@ def _checkpoints(args: argparse.Namespace, converted: Path) -> list[tuple[str, P
         else (label, path, next(data))
         for index, (label, path) in enumerate(found)
     ]
+
+
+def _labelled(word: str) -> tuple[str, Path]:
+    """Split [LABEL=]PATH; a path that is there may have a `=` of its own."""
+    label, equals, path = word.partition("=")
+    return (label, Path(path)) if equals and not Path(word).exists() else ("", Path(word))
 
 
 def _published(folder: Path, converted: Path) -> tuple[Path, Path]:
@@ -341,9 +342,9 @@ def _words(args: argparse.Namespace) -> str:
     if args.scale:
         words += ["--scale", args.scale]
     for word in args.checkpoint:
-        label, equals, path = word.rpartition("=")
-        shown = from_root(Path(path).absolute()) if Path(path).is_dir() else Path(Path(path).name)
-        words += ["--checkpoint", f"{label}{equals}{shown.name if shown.is_absolute() else shown}"]
-    for folder in args.data:
-        words += ["--data", folder.name]
+        label, path = _labelled(word)
+        shown = from_root(path.absolute()) if path.is_dir() else Path(path.name)
+        name = str(shown.name if shown.is_absolute() else shown)
+        words += ["--checkpoint", f"{label}={name}" if label else name]
+    words += [word for folder in args.data for word in ("--data", folder.name)]
     return shlex.join(words)

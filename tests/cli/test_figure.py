@@ -1,5 +1,6 @@
 """Which trained models a figure of the BERT paper takes from the tables' checkpoints."""
 
+import argparse
 import json
 import re
 from pathlib import Path
@@ -173,3 +174,16 @@ def test_a_folder_needs_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[st
     words = ["10", "--checkpoint", str(folder), "--data", str(tmp_path), "--cpu"]
     assert main(["analyse", "figure", *words]) == 2
     assert "0 --checkpoint that are files, but is given 1 times" in capsys.readouterr().err
+
+
+def test_a_path_may_have_an_equals_sign(tmp_path: Path) -> None:
+    """As folders of Hydra's sweeps have."""
+    folder = write_bert_folder(tmp_path / "model=rope")
+    for word, label in ((f"x={folder}", "x"), (str(folder), "")):
+        assert figure._labelled(word) == (label, folder)
+        args = argparse.Namespace(
+            number=1, length=None, words=None, seed=1, scale=None, checkpoint=[word], data=[]
+        )
+        shown = "x=model=rope" if label else "model=rope"
+        assert figure._words(args) == f"1 --checkpoint {shown}"
+    assert figure._labelled("a=absent.pt") == ("a", Path("absent.pt"))

@@ -125,6 +125,8 @@ CASES = [
     ("analyse figure", "2 --checkpoint a=absent", "--checkpoint must be an existing file or"),
     ("analyse figure", "2 --checkpoint short.txt --data absent", "--data must be an existing"),
     ("compare", "rope alibi --labelled absent", "--labelled must be an existing file"),
+    ("analyse figure", "1 --words 0", "--words must be at least 1, but is 0"),
+    ("analyse figure", "1 --output short.txt/x", "--output: must be a file in a folder"),
     ("analyse figure", "7", "7 is trained: `fairseq-pe table bert_figure7` makes it"),
     ("analyse figure", "12", "invalid choice: 12"),
     ("analyse figure", "3 --scale mini", "--scale must be left out with figure 3"),
