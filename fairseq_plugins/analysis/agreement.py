@@ -5,7 +5,7 @@ which of the paper's observations hold, or "" if the numbers decide none of them
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -87,6 +87,8 @@ def _check_relative_sides(matrices: Mapping[str, Tensor]) -> tuple[str, str]:
     """Compare near and far relative vectors by cosine, from dot products (2k + 1, 2k + 1)."""
     apart, alike = {}, {}
     for name, matrix in matrices.items():
+        if len(matrix) // 2 <= FAR:
+            continue  # a table that ends before
         sizes = matrix.diagonal().sqrt()
         offset = (torch.arange(len(matrix)) - len(matrix) // 2).abs()
         found, small, far = matrix / sizes / sizes[:, None], offset <= NEAR, offset > FAR
@@ -109,9 +111,13 @@ def _check_relative_sides(matrices: Mapping[str, Tensor]) -> tuple[str, str]:
 
 def check_training(numbers: Numbers) -> str:
     """Check Figure 8: invariance and monotonicity emerge from the first panel to the last."""
-    if len(numbers) < 2:
-        return ""
-    names = list(numbers)
+    relative = [name for name in numbers if name.endswith(", relative")]
+    kinds = [name for name in numbers if name not in relative], relative  # which do not compare
+    return sentences(*(_check_ends(numbers, names) for names in kinds if len(names) > 1))
+
+
+def _check_ends(numbers: Numbers, names: Sequence[str]) -> str:
+    """Compare the first and the last panel of one kind of vectors."""
     ends = [_tensor(numbers[name]["dot_products"]) for name in (names[0], names[-1])]
     parts = []
     for quantity, measure in (
@@ -263,11 +269,15 @@ def _check_tasks(psi: Mapping[str, Tensor]) -> tuple[str, ...]:
 def check_relative(numbers: Numbers) -> str:
     """Check Figure 6: far vectors are alike, those of one side more than those of two."""
     learned = {name: one for name, one in numbers.items() if one["relative"] == LEARNED}
+    reach = {name: len(one["cosines"]) // 2 for name, one in learned.items()}
     far = {
         name: (near is not None and near <= ALIKE_BY, "never" if near is None else f"from {near}")
         for name, near in ((name, one["alike_from"]) for name, one in learned.items())
+        if reach[name] > ALIKE_BY  # a shorter table ends before
     }
-    gaps = {name: side_gap(_tensor(one["cosines"])) for name, one in learned.items()}
+    gaps = {
+        name: side_gap(_tensor(one["cosines"])) for name, one in learned.items() if reach[name] > 1
+    }
     sides = "Learned vectors of one side are more alike than those of two (mean cosines)"
     return sentences(
         summarise(f"Learned vectors are alike from an offset of {ALIKE_BY} on at latest", far),

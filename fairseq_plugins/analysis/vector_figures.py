@@ -30,6 +30,7 @@ from fairseq_plugins.analysis.position_vectors import (
     first_rise,
     waves,
 )
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.encodings.frequencies import geometric
 
@@ -117,7 +118,11 @@ def learned_waves(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Rendered
     """Draw Figure 4: learned and fixed frequencies, and psi of each."""
     with_waves = [(s, w) for s in inputs if (w := s.frequencies()) is not None]
     found = {s.label: w for s, w in require(with_waves, 4, "absolute sinusoids")}
-    width = 2 * len(next(iter(found.values())))
+    widths = {label: 2 * len(w) for label, w in found.items()}
+    width = next(iter(widths.values()))
+    if len({*widths.values()}) > 1:
+        sizes_found = ", ".join(f"{label} has {size}" for label, size in widths.items())
+        raise OptionError(f"figure 4 needs models of one number of features, but {sizes_found}")
     every = {"default": geometric(width // 2, width), **found}
     offsets = torch.arange(sizes.length or LENGTH)
     psi = {name: closeness(w, offsets) / len(w) for name, w in every.items()}

@@ -95,6 +95,7 @@ def test_figure_1_has_small_and_far_offsets_of_learned_relative_vectors() -> Non
     assert "are alike (mean cosine above 0.95): so for `a, relative` (1), `b, relative`" in said
     assert said.count("not for") == 2 and "`d" not in said
     assert check_vectors({"d, relative": one(unlike, "fixed sinusoids")}) == ""
+    assert check_vectors({"short, relative": one(unlike[10:-10])}) == "", "nothing is beyond 20"
 
 
 def test_figure_8_compares_the_first_with_the_last() -> None:
@@ -103,6 +104,11 @@ def test_figure_8_compares_the_first_with_the_last() -> None:
     assert said.count("rises, from") == 2 and "to 1 (30 updates)" in said
     assert check_training({"30 updates": last, "10 updates": first}).count("does not rise") == 2
     assert check_training({"30 updates": last}) == ""
+    both = {"a, absolute": last, "b, absolute": first, "a, relative": first, "b, relative": last}
+    one, other = check_training(both).split("Translation")[1:]
+    assert "(b, absolute)" in one and one.count("does not rise") == 2
+    assert "(b, relative)" in other and other.count("rises, from") == 2
+    assert check_training({"a, absolute": first, "a, relative": last}) == ""
 
 
 def test_bands_are_expected_under_two_relative_encodings() -> None:
@@ -192,13 +198,15 @@ def test_ranges_of_offsets_are_the_papers() -> None:
 
 
 def test_only_learned_relative_vectors_decide_figure_6() -> None:
-    one = {"relative": "learned", "alike_from": 24, "cosines": torch.ones(5, 5).double()}
+    one = {"relative": "learned", "alike_from": 24, "cosines": torch.ones(61, 61).double()}
     other = {**one, "alike_from": None}
     said = check_relative({"a": one, "b": other, "c": {**one, "relative": "fixed sinusoids"}})
     assert "so for `a` (from 24); not for `b` (never)" in said and "`c`" not in said
     assert "than those of two (mean cosines): not for `a` (+0), `b` (+0)" in said
     assert check_relative({"c": {**one, "relative": ""}}) == ""
     assert "not for `a` (from 26)" in check_relative({"a": {**one, "alike_from": 26}})
+    short = {**one, "cosines": torch.ones(3, 3), "alike_from": None}
+    assert check_relative({"a": short}) == "", "it ends before 25, and has one vector a side"
 
 
 def test_figure_9_is_of_near_and_far() -> None:

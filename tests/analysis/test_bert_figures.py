@@ -171,3 +171,10 @@ def test_all_models_of_a_figure_have_the_same_length(number: int) -> None:
     assert found == [(64, 64)] * 2
     with pytest.raises(OptionError, match="--length must be at most 64, the longest input of l"):
         make_figure(number, inputs, FigureSizes(length=70, words=5))
+
+
+def test_figure_4_refuses_models_of_different_widths() -> None:
+    wide = masked("learnable_sinusoidal", encoder_embed_dim=64)
+    wide = FigureInput("wide", wide.inputs, wide.layer, wide.loaded)
+    with pytest.raises(OptionError, match="but learnable_sinusoidal has 32, wide has 64"):
+        make_figure(4, [masked("learnable_sinusoidal"), wide], SIZES)
