@@ -31,7 +31,6 @@ from fairseq_plugins.encodings import ENCODINGS, expand_name
 MEASURED = range(2, 41)  # lengths that are compared
 PAPER = ("sinusoidal", "rspe", "aspe", "dpe", "2dspe")  # the paper's, SPE first
 FIGURES = {10: "Figure 2", 20: "Figure 6"}  # the paper's, by length
-COMMAND = "fairseq-pe analyse awareness"
 
 
 @dataclass(frozen=True)
@@ -129,14 +128,17 @@ def as_text(measured: Sequence[MeasuredEncoding]) -> str:
     return columns([list(HEADER), *table_rows(measured)], left=5)
 
 
-def write(measured: Sequence[MeasuredEncoding], folder: Path) -> None:
-    """Write awareness.md and .json, and for each length length_<n>.png and .svg."""
+def write(measured: Sequence[MeasuredEncoding], folder: Path, command: str) -> None:
+    """Write awareness.md and .json, and for each length length_<n>.png and .svg.
+
+    command: the command that measures, for the page.
+    """
     write_json(folder / "awareness.json", to_json(measured))
     drawn = [one for one in measured if one.maps]
     lengths = list(drawn[0].maps) if drawn else []
     for length in lengths:
         save_picture(draw(drawn, length), folder / f"length_{length}")
-    page(measured, lengths, folder).write(folder / "awareness.md")
+    page(measured, lengths, folder, command).write(folder / "awareness.md")
 
 
 def to_json(measured: Sequence[MeasuredEncoding]) -> dict[str, Any]:
@@ -176,7 +178,9 @@ def draw(measured: Sequence[MeasuredEncoding], length: int) -> Any:
     return picture
 
 
-def page(measured: Sequence[MeasuredEncoding], lengths: Sequence[int], folder: Path) -> Page:
+def page(
+    measured: Sequence[MeasuredEncoding], lengths: Sequence[int], folder: Path, command: str
+) -> Page:
     """Make the page."""
     caption = (
         "Measures of untrained position vectors (dual positional encoding, Definitions 3.1 and "
@@ -208,8 +212,7 @@ def page(measured: Sequence[MeasuredEncoding], lengths: Sequence[int], folder: P
     origin = provenance_section(
         "The vectors are what an encoding adds to a sentence that repeats one word, so that "
         "encodings that depend on words or change them are measured too.",
-        f"As SVG: {svg}. The numbers are in [awareness.json](awareness.json). Made by `{COMMAND} "
-        f"--output {folder.as_posix()}`.",
+        f"As SVG: {svg}. The numbers are in [awareness.json](awareness.json). Made by `{command}`.",
         *figure_site_link(folder / "awareness"),
     )
     result = [markdown_table(HEADER, table_rows(measured), left=5), bullets(legend)]

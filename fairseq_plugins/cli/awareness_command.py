@@ -1,12 +1,15 @@
 """`fairseq-pe analyse awareness ENCODING`: position awareness of an encoding's vectors."""
 
 import argparse
+import shlex
 from typing import Any
 
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.option_types import new_folder, numbers, parse_seed
+from fairseq_plugins.data.options import check_at_least
 
 RELATIVE = ("alibi", "t5", "rope", "shaw", "xl", "lrpe_type2")  # for Corollary 3.5
+_LONGEST = 8192  # positions: a relative encoding has a score for every two of them
 LENGTHS = "10,20"  # of the heat maps in the paper's Figures 2 and 6
 
 
@@ -55,7 +58,8 @@ def _run(args: argparse.Namespace) -> None:
         raise OptionError(f"--width must be a multiple of 4, but is {width}")
     if args.options and len(args.encoding) != 1:
         raise OptionError("--options must be with one ENCODING")
-    names = args.encoding or [*awareness_files.absolute_names(), *RELATIVE]
+    check_at_least(2, most=_LONGEST, lengths=max(args.lengths))
+    names = [*dict.fromkeys(args.encoding)] or [*awareness_files.absolute_names(), *RELATIVE]
     options = parse_options(args.options)
     seen = [
         awareness_files.observe(name, width=width, lengths=args.lengths, seed=args.seed, **options)
@@ -63,5 +67,18 @@ def _run(args: argparse.Namespace) -> None:
     ]
     print(awareness_files.as_text(seen))
     if args.output is not None:
-        awareness_files.write(seen, args.output)
+        awareness_files.write(seen, args.output, _typed(args))
         print(f"written: {args.output}")
+
+
+def _typed(args: argparse.Namespace) -> str:
+    """Return the command with the options that are not the default ones."""
+    words = ["fairseq-pe", "analyse", "awareness", *args.encoding]
+    for option, value, default in (
+        ("--options", args.options, ""),
+        ("--width", args.width, None),
+        ("--lengths", ",".join(map(str, args.lengths)), LENGTHS),
+        ("--seed", args.seed, 1),
+    ):
+        words += [option, str(value)] if value != default else []
+    return shlex.join([*words, "--output", args.output.as_posix()])

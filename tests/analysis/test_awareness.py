@@ -185,6 +185,8 @@ def test_the_command_writes_figures_numbers_and_a_page(tmp_path, capsys) -> None
     assert "| dpe | yes | 0:16 | yes | 16:32 | 0.0000 | 0.0000 |" in page
     assert "| alibi | no |" in page and "*3.2 misses*" in page
     assert "3.1 misses  3.2 misses" in printed
+    typed = f"`fairseq-pe analyse awareness dpe alibi --lengths 4,6 --output {where}`"
+    assert typed in page
 
 
 @pytest.mark.parametrize(
@@ -193,6 +195,7 @@ def test_the_command_writes_figures_numbers_and_a_page(tmp_path, capsys) -> None
         (["nothing"], "nothing"),
         (["dpe", "--width", "6"], "--width must be a multiple of 4, but is 6"),
         (["dpe", "--lengths", "1"], "--lengths must be numbers from 2 on"),
+        (["dpe", "--lengths", "10,100000"], "--lengths must be at most 8,192, but is 100000"),
         (["--options", "scale=one"], "--options must be with one ENCODING"),
     ],
 )
