@@ -63,6 +63,7 @@ class EncodingPicture:
         definition: panels of the definition.
         form: primitives of the canonical form (LRPE, Eq. 6) by offset, empty without one.
         no_form_reason: reason why there is no canonical form, or "".
+        options: options of the encoding as words `name=value`, or "".
     """
 
     name: str
@@ -74,6 +75,12 @@ class EncodingPicture:
     definition: list[Panel] = field(default_factory=list)
     form: dict[int, tuple[Primitive, ...]] = field(default_factory=dict)
     no_form_reason: str = ""
+    options: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name with the options."""
+        return f"{self.name}, {self.options}" if self.options else self.name
 
     @property
     def kind(self) -> str:

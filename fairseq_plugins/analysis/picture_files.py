@@ -30,8 +30,11 @@ _WORDS = {
 
 
 def write_picture(data: EncodingPicture, folder: Path) -> None:
-    """Write <name>.png, .svg and .json into a folder, created if missing."""
-    stem = folder / data.name
+    """Write <name>.png, .svg and .json into a folder, created if missing.
+
+    Options are a part of the name: encodings that differ by them do not replace each other.
+    """
+    stem = folder / "-".join([data.name, *data.options.split()])
     write_json(with_ending(stem, ".json"), to_json(data), indent=None)
     save_picture(draw(data), stem, dpi=DPI)
 
@@ -40,6 +43,7 @@ def to_json(data: EncodingPicture) -> dict[str, Any]:
     """Return the numbers of a picture."""
     return {
         "encoding": data.name,
+        **({"options": data.options} if data.options else {}),
         "attention": data.kind,
         "offsets": [data.offsets[0], data.offsets[-1]],
         "kernel": _rounded(data.kernel),
@@ -74,8 +78,8 @@ def _described(form: Sequence[Primitive]) -> list[dict[str, Any]]:
 def form_lines(data: EncodingPicture) -> list[str]:
     """Format the canonical form (LRPE, Eq. 6), a line for each offset, or why there is none."""
     if data.no_form_reason:
-        return [f"{data.name}: no canonical form: {data.no_form_reason}"]
-    lines = [f"{data.name}: scores before scaling, |.| the Frobenius norm of the first head"]
+        return [f"{data.title}: no canonical form: {data.no_form_reason}"]
+    lines = [f"{data.title}: scores before scaling, |.| the Frobenius norm of the first head"]
     for offset, form in data.form.items():
         terms = " + ".join(map(_term, form)) or "0"
         lines.append(f"  t - s = {offset:>3}: {terms}")
@@ -97,7 +101,7 @@ def draw(data: EncodingPicture) -> Any:
     """Draw the definition, then kernel, decay and attention, with matplotlib."""
     count = len(data.definition) + 3
     columns = 2 if count == 4 else COLUMNS
-    picture, grid = _grid(-(-count // columns), columns, f"{data.name}, {data.kind}, untrained")
+    picture, grid = _grid(-(-count // columns), columns, f"{data.title}, {data.kind}, untrained")
     panels = list(grid.ravel())
     for panel in panels[count:]:
         panel.set_axis_off()

@@ -1,6 +1,7 @@
 """`fairseq-pe analyse picture ENCODING ...`: pictures of untrained encodings."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +66,14 @@ def _run(args: argparse.Namespace) -> None:
     all_seen = []
     for name, encoding in zip(names, encodings, strict=True):
         seen = picture.observe(name, encoding, length=length, seed=args.seed)
+        seen = replace(seen, options=" ".join(args.options.split()))
         picture_files.write_picture(seen, args.output)
         print("\n".join(picture_files.form_lines(seen)), flush=True)
         all_seen.append(seen)
     if args.all:
         command = f"fairseq-pe analyse picture --all --output {args.output}"
+        command += f" --length {length}" if length != picture.LENGTH else ""
+        command += f" --seed {args.seed}" if args.seed != 1 else ""
         picture_files.write_page(all_seen, args.output, command)
     elif len(all_seen) > 1:
         picture_files.write_side_by_side(all_seen, args.output)

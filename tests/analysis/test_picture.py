@@ -164,6 +164,17 @@ def test_files_of_one_and_the_page_of_several(tmp_path: Path, capsys):
     assert "made by `the command`" in text and "(rope.png)" in text and "## `t5`" in text
 
 
+def test_options_are_in_the_title_and_in_the_files_names(tmp_path: Path, capsys):
+    words = ["picture", "rope", "--length", "12", "--output", str(tmp_path)]
+    assert main(words) == main([*words, "--options", "base=500  rotated=half"]) == 0
+    stem = tmp_path / "rope-base=500-rotated=half"
+    text = " ".join(ElementTree.parse(f"{stem}.svg").getroot().itertext())
+    assert "rope, base=500 rotated=half, bidirectional" in text
+    assert "rope, base=500 rotated=half: scores" in capsys.readouterr().out
+    assert json.loads(Path(f"{stem}.json").read_text())["options"] == "base=500 rotated=half"
+    assert "options" not in json.loads((tmp_path / "rope.json").read_text())
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
