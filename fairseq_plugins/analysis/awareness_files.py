@@ -172,9 +172,12 @@ def _measures(one: MeasuredEncoding) -> dict[str, Any]:
 
 def draw(measured: Sequence[MeasuredEncoding], length: int) -> Any:
     """Draw heat maps (positions down, features across) of the vectors at one length."""
-    panels = [Panel(one.name, one.maps[length], dark=False) for one in measured]
+    panels = [
+        Panel(one.name, one.maps[length], dark=False, axes=("feature", "position"))
+        for one in measured
+    ]
     picture = draw_panels(panels, size=(3.4, 2.4))
-    picture.suptitle(f"Position (down) by feature, sequence of {length}")
+    picture.suptitle(f"Position vectors, sequence of {length}")
     return picture
 
 

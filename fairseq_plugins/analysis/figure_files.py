@@ -45,7 +45,9 @@ class Panel:
         matrix: (N, M).
         first: label of the first row and column, as -64 for relative vectors.
         dark: whether large numbers are dark, as in the paper; else blue and red around 0.
-        marked: (N, M) bool, entries drawn in blue.
+        marked: (N, M) bool, entries drawn in black.
+        axes: labels of columns and rows.
+        unit: label of the scale.
     """
 
     title: str
@@ -53,6 +55,8 @@ class Panel:
     first: int = 0
     dark: bool = True
     marked: Tensor | None = None
+    axes: tuple[str, str] = ("", "")
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -180,13 +184,16 @@ def draw_panels(
         )
         if panel.marked is not None:
             shown = np.where(panel.marked.numpy(), 1.0, np.nan)
-            blue = ListedColormap(["tab:blue"])
-            axis.imshow(shown, cmap=blue, extent=extent, interpolation="none")
-        axis.set_title(panel.title, fontsize=10)
+            black = ListedColormap(["black"])  # no colour of the scale
+            axis.imshow(shown, cmap=black, extent=extent, interpolation="none")
+        axis.set_title(panel.title, fontsize=10, parse_math=False)
+        axis.set_xlabel(panel.axes[0], fontsize=9)
+        axis.set_ylabel(panel.axes[1], fontsize=9)
         axis.tick_params(labelsize=9)
         beyond = bool(finite.min() < least), bool(finite.max() > most)
         bar = picture.colorbar(image, ax=axis, shrink=0.8, extend=_ARROWS[beyond])
         bar.ax.tick_params(labelsize=8)
+        bar.set_label(panel.unit, fontsize=8)
     return picture
 
 
@@ -217,5 +224,7 @@ def draw_lines(
         axis.set_ylabel(y)
         axis.grid(alpha=0.3)
         if found and list(found) != after:
-            axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))  # hiding no line
+            legend = axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+            for text in legend.get_texts():  # beside the lines, and names as they are
+                text.set_parse_math(False)
     return picture

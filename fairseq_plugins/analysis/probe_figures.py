@@ -20,6 +20,9 @@ from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers.bert_families import COLUMNS, TABLE_7
 
+# Labels of the scales, and of columns and rows.
+SCORE, WEIGHT_ROOT = "score", "square root of the weight"
+PAIRS = ("position of the key", "position of the query")
 APPENDIX_J = 100  # words of the paper's Figure 11
 
 
@@ -40,7 +43,7 @@ def position_positions(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Ren
             continue
         with torch.no_grad():
             matrix = position_correlation(loaded, rows).mean(0).double().cpu()
-        panels.append(Panel(item.label, matrix))
+        panels.append(Panel(item.label, matrix, axes=PAIRS, unit=SCORE))
         words = draw_words(loaded.dictionary, _words(sizes), sizes.seed)
         draw = torch.Generator().manual_seed(sizes.seed)
         tokens = words[torch.randint(len(words), (4, len(rows)), generator=draw)]
@@ -71,8 +74,9 @@ def identical_words(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Render
     """Draw Figures 2 and 11: scores before the softmax, beside the weights after it."""
     panels, numbers, lines = [], {}, []
     for item, result in _probes(inputs, sizes, 11):
-        panels.append(Panel(f"{item.label}: scores", result.scores))
-        panels.append(Panel(f"{item.label}: weights", result.weights.sqrt()))
+        scores, root = result.scores, result.weights.sqrt()
+        panels.append(Panel(f"{item.label}: scores", scores, axes=PAIRS, unit=SCORE))
+        panels.append(Panel(f"{item.label}: weights", root, axes=PAIRS, unit=WEIGHT_ROOT))
         inner = slice(result.loaded.num_bos, len(result.scores) - result.loaded.num_eos)
         offsets = by_offset(result.scores[inner, inner])
         middle = len(offsets) // 2
@@ -112,7 +116,7 @@ def families(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigur
         metrics = measure(result.weights, loaded.num_bos, loaded.num_eos)
         endless = infinite(result.weights)
         values = [float("inf") if column in endless else metrics[column] for column in COLUMNS]
-        panels.append(Panel(item.label, result.weights.sqrt()))
+        panels.append(Panel(item.label, result.weights.sqrt(), axes=PAIRS, unit=WEIGHT_ROOT))
         numbers[item.label] = {
             "model": loaded.family,
             "kind": KINDS[loaded.family],

@@ -47,7 +47,8 @@ def dots(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
             matrix = dot_products(rows)
             kind = "relative" if is_relative else "absolute"
             title = f"{item.label}, {kind}"
-            panels.append(Panel(title, matrix, -(len(rows) // 2) if is_relative else 0))
+            first, axis = (-(len(rows) // 2), "offset") if is_relative else (0, "position")
+            panels.append(Panel(title, matrix, first, axes=(axis, axis), unit="dot product"))
             numbers[title] = {
                 "dot_products": matrix,
                 "by_offset": by_offset(matrix),
@@ -63,13 +64,16 @@ def dots(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
 
 
 def relative_cosines(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
-    """Draw Figure 6 (Appendix D): cosines between relative vectors, above 0.95 in blue."""
+    """Draw Figure 6 (Appendix D): cosines between relative vectors, above 0.95 in black."""
     panels, numbers, lines = [], {}, []
     found = [(s, rows) for s in inputs if (rows := s.relative()) is not None]
     for item, rows in require(found, 6, "relative vectors"):
         matrix, reach = cosines(rows), len(rows) // 2
         near = alike_from(rows)
-        panels.append(Panel(item.label, matrix, -reach, False, matrix > ALIKE))
+        marked = matrix > ALIKE
+        panels.append(
+            Panel(item.label, matrix, -reach, False, marked, ("offset", "offset"), "cosine")
+        )
         neighbours = matrix.diagonal(1)
         numbers[item.label] = {
             "cosines": matrix,
@@ -81,7 +85,9 @@ def relative_cosines(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Rende
         ends = f"{neighbours.min():.3f} to {neighbours.max():.3f}"
         lines.append([item.label, str(reach), ends, "never" if near is None else str(near)])
     header = ["", "largest offset", "cosine of neighbours", f"all above {ALIKE} from offset"]
-    return RenderedFigure(draw_panels(panels), numbers, [markdown_table(header, lines, left=1)])
+    marks = f"Cosines above {ALIKE} are black."
+    table = markdown_table(header, lines, left=1)
+    return RenderedFigure(draw_panels(panels), numbers, [marks, table])
 
 
 def fixed_waves(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:

@@ -1,5 +1,6 @@
 """Pictures of matrices and lines: what is drawn can be told apart."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -41,3 +42,22 @@ def test_names_of_lines_hide_no_line_and_are_there_once() -> None:
     for place in (second, third):
         assert place.get_legend().get_window_extent().x0 >= place.get_window_extent().x1
     assert not second.get_legend().get_window_extent().overlaps(third.get_window_extent())
+
+
+def test_axes_and_scales_have_labels_and_names_are_no_formulas() -> None:
+    name = "costs $x{ and $y"  # an odd formula ends the drawing
+    picture = draw_panels([Panel(name, torch.eye(4), axes=("key", "query"), unit="score")])
+    picture.draw_without_rendering()
+    panel, scale = picture.axes
+    assert (panel.get_title(), panel.get_xlabel(), panel.get_ylabel()) == (name, "key", "query")
+    assert scale.get_ylabel() == "score"
+    draw_lines([("1", "x", "y", {name: ([0.0, 1.0], [0.0, 1.0])})]).draw_without_rendering()
+
+
+def test_marks_have_no_colour_of_the_scale() -> None:
+    matrix = torch.eye(4)
+    (panel, _) = draw_panels([Panel("a", matrix, dark=False, marked=matrix > 0.9)]).axes
+    values, marks = panel.images
+    (colour,) = {tuple(one) for one in marks.to_rgba(marks.get_array()).reshape(-1, 4) if one[3]}
+    scale = values.cmap(np.linspace(0, 1, 256))
+    assert np.abs(scale - np.array(colour)).max(1).min() > 0.3
