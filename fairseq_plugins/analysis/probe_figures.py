@@ -16,6 +16,7 @@ from fairseq_plugins.analysis.identical_words import Probe, draw_words, probe
 from fairseq_plugins.analysis.indicators import infinite, measure
 from fairseq_plugins.analysis.loaded_stacks import KINDS
 from fairseq_plugins.analysis.position_vectors import by_offset
+from fairseq_plugins.attention.softmax import SoftmaxAttention
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.papers.bert_families import COLUMNS, TABLE_7
@@ -36,6 +37,7 @@ def position_positions(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Ren
                 f"figure 9 needs bidirectional models, but {item.label} is a causal "
                 f"{item.loaded.family}"
             )
+    _require_softmax(inputs, 9)
     length = common_length(inputs, sizes)
     for item in inputs:
         loaded, rows = item.loaded, item.absolute(length)
@@ -145,9 +147,20 @@ def _words(sizes: FigureSizes) -> int:
     return APPENDIX_J if sizes.words is None else sizes.words
 
 
+def _require_softmax(inputs: Sequence[FigureInput], figure: int) -> None:
+    """Raise OptionError naming a model whose attention has no weights."""
+    for label, loaded in ((item.label, item.loaded) for item in inputs):
+        attention = None if loaded is None else loaded.stack.layers[0].self_attn.attention
+        if attention is not None and not isinstance(attention, SoftmaxAttention):
+            raise OptionError(
+                f"figure {figure} needs softmax attention, but {label} has {attention.name}"
+            )
+
+
 def _probes(
     inputs: Sequence[FigureInput], sizes: FigureSizes, figure: int
 ) -> list[tuple[FigureInput, Probe]]:
+    _require_softmax(inputs, figure)
     with_models = [(one, one.loaded) for one in inputs if one.loaded is not None]
     length = common_length(inputs, sizes)
     return [

@@ -178,3 +178,11 @@ def test_figure_4_refuses_models_of_different_widths() -> None:
     wide = FigureInput("wide", wide.inputs, wide.layer, wide.loaded)
     with pytest.raises(OptionError, match="but learnable_sinusoidal has 32, wide has 64"):
         make_figure(4, [masked("learnable_sinusoidal"), wide], SIZES)
+
+
+@pytest.mark.parametrize("number", [2, 9, 10])
+def test_a_model_without_weights_is_named(number: int) -> None:
+    model = build("linear", "learned").double()
+    linear = trained("fast", wrap_model("pe_roberta", model, DICTIONARY))
+    with pytest.raises(OptionError, match="needs softmax attention, but fast has linear"):
+        make_figure(number, [masked("learned"), linear], SIZES)
