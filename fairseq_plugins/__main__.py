@@ -9,7 +9,7 @@ from typing import Any
 
 from fairseq_plugins.common.exit_status import skip_last_collection
 from fairseq_plugins.common.extras import DISTRIBUTION, extra_of, install_command
-from fairseq_plugins.common.parser import Parser
+from fairseq_plugins.common.parser import INVALID_INPUT, Parser, error_line
 from fairseq_plugins.common.root import add_folder_options, apply_folder_options
 
 PROGRAM = "fairseq-pe"
@@ -108,6 +108,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         where = error.filename or "standard output"
         print(f"{PROGRAM} {name}: error: {where}: {error.strerror or error}", file=sys.stderr)
         return 1
+    except ValueError as error:  # of importing a file of one's own encodings
+        print(error_line(f"{PROGRAM} {name}", str(error)), file=sys.stderr)
+        return INVALID_INPUT
     except ModuleNotFoundError as error:
         extra = extra_of(error.name or "")
         if extra is None:

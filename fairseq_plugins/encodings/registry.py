@@ -151,8 +151,8 @@ def _check_hooks(cls: type[PositionEncoding]) -> None:
 def _enter(entry: EncodingEntry) -> None:
     if not re.fullmatch(r"\w+", entry.name, re.ASCII):
         raise ValueError(
-            "an encoding's name must be of letters, digits and `_`, since `+` joins names, but is "
-            f"{entry.name!r}."
+            "an encoding's name must be of ASCII letters, digits and `_`, since `+` joins names, "
+            f"but is {entry.name!r}."
         )
     other = ENCODINGS.get(entry.name, entry)
     # A notebook's cell that runs again defines the same class anew.

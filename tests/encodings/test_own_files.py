@@ -75,3 +75,19 @@ def test_what_is_no_file_of_its_own_name_is_refused(
     assert own_encodings() == {"fade": fade}
     with pytest.raises(ValueError, match=r"must have another name.*encodings\.rotary"):
         encodings._import_file("fairseq_plugins.encodings.rotary", fade)
+
+
+def test_every_command_names_a_file_that_is_none(tmp_path: Path) -> None:
+    absent = tmp_path / "absent.py"
+    for words in (["encodings", "rope"], ["analyse", "picture", "rope"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "fairseq_plugins", *words],
+            env=os.environ | {VARIABLE: str(absent)},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        (line,) = done.stderr.splitlines()
+        assert f"must name Python files, with ':' between them, but names {absent}" in line
