@@ -16,6 +16,7 @@ from fairseq_plugins.encodings.canonical import Primitive
 COLUMNS = 3
 WIDTH, HEIGHT, TITLE = 4.2, 3.1, 0.3  # inches of a panel, and of the figure's title
 MARGINS = (0.5, 0.2, 0.45, 0.3)  # inches left, right, below and above each panel
+LEGEND = 0.15  # room below a kernel's lines for the legend, as a share of their height
 DPI = 80  # many pictures stand on one page
 # Of several encodings: inches of a panel, and resolution for a page of 900 pixels at twice that.
 ENCODINGS_ACROSS = 2
@@ -144,7 +145,9 @@ def _draw_behaviour(picture: Any, panels: Sequence[Any], data: EncodingPicture) 
     about = [(sign * spread).tolist() for sign in (-1, 1)]
     kernel.fill_between(data.offsets, *about, alpha=0.15, label="different words, one deviation")
     kernel.plot(data.offsets, middle.tolist(), color="black", linewidth=1.5, label="mean of heads")
-    kernel.legend(fontsize=7)
+    low, high = kernel.get_ylim()
+    kernel.set_ylim(low - LEGEND * (high - low), high)
+    kernel.legend(fontsize=7, loc="lower center", ncols=2)
     _lines(decay, data.offsets, data.decay, "decay: exp(kernel), over its largest value")
     if float(data.decay.min()) < 0.1:
         decay.set_yscale("log")

@@ -41,5 +41,7 @@ def test_more_frequencies_come_nearer():
 def test_the_picture_has_the_errors():
     left, right = fourier_picture.draw().axes
     assert len(left.lines) == 3
+    assert [text.get_text() for text in left.get_legend().get_texts()] == ["wanted"]
+    assert all(panel.get_xlabel() and panel.get_ylabel() for panel in (left, right))
     for line, name in zip(right.lines, fourier_picture.SETS, strict=True):
         assert math.isclose(line.get_ydata()[-1], fit_error(name, DIMS[-1]))

@@ -13,6 +13,7 @@ from PIL import Image
 
 from fairseq_plugins.analysis.picture import DIM, HEADS, build, definition_of, observe
 from fairseq_plugins.analysis.picture_files import (
+    draw,
     draw_side_by_side,
     form_lines,
     page,
@@ -162,6 +163,19 @@ def test_files_of_one_and_the_page_of_several(tmp_path: Path, capsys):
     write_picture(seen[0], tmp_path)
     text = page(seen, "the command")
     assert "made by `the command`" in text and "(rope.png)" in text and "## `t5`" in text
+
+
+@pytest.mark.parametrize("name", ["rope", "alibi"])
+def test_the_legend_hides_no_kernel(name: str):
+    picture = draw(look(name))
+    picture.draw_without_rendering()
+    (kernel,) = (panel for panel in picture.axes if panel.get_title().startswith("kernel"))
+    box = kernel.get_legend().get_window_extent()
+    for line in kernel.lines:
+        points = kernel.transData.transform(line.get_xydata())
+        assert not any(box.contains(*point) for point in points)
+    inside = kernel.get_window_extent()
+    assert inside.x0 <= box.x0 and box.x1 <= inside.x1
 
 
 def test_options_are_in_the_title_and_in_the_files_names(tmp_path: Path, capsys):
