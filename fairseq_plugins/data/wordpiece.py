@@ -8,8 +8,9 @@ of a dictionary. All other tokens keep their spelling and order.
 
 import hashlib
 import json
+import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,15 @@ TOKENIZER_FILE, VOCABULARY_FILE = "tokenizer.json", "vocab.txt"
 CONFIG_FILE = "tokenizer_config.json"
 # BERT's special tokens -> fairseq's symbols.
 SYMBOLS = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": MASK}
+# BERT's normalizer, and the options of tokenizer_config.json -> its own.
+NORMALIZER = "BertNormalizer"
+OPTIONS = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")  # that read a vocab.txt
+_UPPER_CASE = re.compile("[A-Z]")
 _CONTINUES = "##"  # prefix of tokens that continue a word
 _UNKNOWN = SYMBOLS["[UNK]"]
 _LONGEST_WORD = 100  # characters; BERT reads longer words as [UNK]
@@ -81,12 +91,14 @@ class WordPieceTokenizer:
             raise WorkError(
                 f"WordPiece needs the library tokenizers; {install_command('wordpiece')}"
             )
-        path = folder / TOKENIZER_FILE
+        path, config = folder / TOKENIZER_FILE, folder / CONFIG_FILE
+        options = _read_json(config) if config.is_file() else {}
         if path.is_file():
             content = _read_json(path)
+            _check_agreement(path, content, options)
         else:
             path = folder / VOCABULARY_FILE
-            content = _from_vocabulary(path, folder / CONFIG_FILE)
+            content = _from_vocabulary(path, options)
         tokenizer = cls(folder, _without_special_tokens(path, content))
         try:
             _ = tokenizer._tokenizer
@@ -202,18 +214,59 @@ def _without_special_tokens(path: Path, content: Mapping[str, Any]) -> dict[str,
     return {**content, **removed, "added_tokens": []}
 
 
-def _from_vocabulary(path: Path, config: Path) -> dict[str, Any]:
+def _check_agreement(path: Path, content: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Check that tokenizer_config.json states no other options than tokenizer.json has.
+
+    Raises:
+        DataError: it does. transformers follows the former and fairseq folders hold the latter.
+    """
+    normalizer = content.get("normalizer")
+    if not isinstance(normalizer, dict) or normalizer.get("type") != NORMALIZER:
+        return
+    lower = normalizer.get("lowercase")
+    for name, theirs in OPTIONS.items():
+        stated, found = options.get(name), normalizer.get(theirs)
+        if theirs == "strip_accents" and found is None:
+            found = lower  # BERT's default
+        if stated is not None and stated != found:
+            raise DataError(
+                f"{path} must have {theirs} {json.dumps(stated)} as {name} in {CONFIG_FILE}, but "
+                f"has {json.dumps(found)}; correct the wrong one"
+            )
+
+
+def _check_class(path: Path, options: Mapping[str, Any], tokens: Sequence[str]) -> None:
+    """Check that a vocab.txt determines how to split a text.
+
+    Raises:
+        DataError: words are found by another tokenizer, or the case is unknown.
+    """
+    name = options.get("tokenizer_class")
+    if name is not None and str(name).removesuffix("Fast") not in _CLASSES:
+        raise DataError(
+            f"{path.parent / CONFIG_FILE}: tokenizer_class must be {' or '.join(_CLASSES)} where "
+            f"there is no {TOKENIZER_FILE}, but is {name!r}"
+        )
+    upper = [token for token in tokens if _UPPER_CASE.search(token) and token not in SYMBOLS]
+    if upper and options.get("do_lower_case") is None:
+        raise DataError(
+            f"{path} has tokens in upper case, as {upper[0]!r}, so that {CONFIG_FILE} must state "
+            "do_lower_case, true or false"
+        )
+
+
+def _from_vocabulary(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of tokenizer.json for a vocab.txt."""
     try:
         text = path.read_bytes().decode()
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8: {error}") from error
     tokens = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
-    options = _read_json(config) if config.is_file() else {}
+    _check_class(path, options, tokens)
     return {
         "version": "1.0",
         "normalizer": {
-            "type": "BertNormalizer",
+            "type": NORMALIZER,
             "clean_text": True,
             "handle_chinese_chars": options.get("tokenize_chinese_chars", True),
             "strip_accents": options.get("strip_accents"),

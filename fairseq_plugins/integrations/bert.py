@@ -14,6 +14,7 @@ import json
 import logging
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +22,9 @@ from torch import Tensor
 from fairseq_plugins.common.dictionaries import DICTIONARY_FILE, MASK, read_lines
 from fairseq_plugins.common.vocabulary import ROBERTA_TABLE, Vocabulary
 from fairseq_plugins.data.wordpiece import (
+    CONFIG_FILE,
+    NORMALIZER,
+    OPTIONS,
     SYMBOLS,
     TOKENIZER_FILE,
     VOCABULARY_FILE,
@@ -136,7 +140,11 @@ def _copy_lines(source: Path, target: Path) -> None:
 
 
 def _write_huggingface_tokenizer(wordpiece: WordPieceTokenizer, target: Path) -> None:
-    """Write tokenizer.json with the special tokens, which fairseq folders leave out."""
+    """Write tokenizer.json with the special tokens, and tokenizer_config.json.
+
+    transformers' BertTokenizer takes the vocabulary alone from tokenizer.json, so that the options
+    of its normalizer, as lower case, have to be in the other file.
+    """
     from tokenizers import Tokenizer
     from tokenizers.processors import BertProcessing
 
@@ -145,3 +153,10 @@ def _write_huggingface_tokenizer(wordpiece: WordPieceTokenizer, target: Path) ->
     ends = ((token, wordpiece.vocabulary[token]) for token in ("[SEP]", "[CLS]"))
     tokenizer.post_processor = BertProcessing(*ends)
     tokenizer.save(str(target / TOKENIZER_FILE))
+    normalizer = wordpiece.content.get("normalizer") or {}
+    options: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}  # the file as it is
+    if normalizer.get("type") == NORMALIZER:
+        options = {name: normalizer.get(theirs) for name, theirs in OPTIONS.items()}
+        options["tokenizer_class"] = "BertTokenizer"
+    special = {f"{token.strip('[]').lower()}_token": token for token in SYMBOLS}
+    (target / CONFIG_FILE).write_text(json.dumps({**options, **special}, indent=1) + "\n")

@@ -13,7 +13,7 @@ from transformers import BertTokenizerFast
 from fairseq_plugins.common.errors import DataError, WorkError
 from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe
 from fairseq_plugins.data.tokenizers import load_tokenizer
-from fairseq_plugins.data.wordpiece import SYMBOLS, WordPieceTokenizer, dictionary_symbols
+from fairseq_plugins.data.wordpiece import OPTIONS, SYMBOLS, WordPieceTokenizer, dictionary_symbols
 from tests.published import SPECIALS, VOCABULARY
 
 TOKENS = (*VOCABULARY, "The", "é", "É", "東", "京", "[", "]", "<", ">", "/", "##>", "“", "$", "caf")
@@ -36,6 +36,7 @@ LITERALS = "the [MASK] [CLS] [SEP] [PAD] [UNK] </s> <mask> <s> [unused0] cat"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS))
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}')
     return tmp_path
 
 
@@ -52,9 +53,9 @@ def write_json(folder: Path, change: Callable[[dict[str, Any]], None] = lambda _
 @pytest.mark.parametrize(
     "options",
     [
-        {},
+        {"do_lower_case": True, "tokenizer_class": "DistilBertTokenizerFast"},
         {"do_lower_case": False},
-        {"strip_accents": False},
+        {"do_lower_case": True, "strip_accents": False},
         {"do_lower_case": False, "strip_accents": True, "tokenize_chinese_chars": False},
         None,  # tokenizer.json
     ],
@@ -64,7 +65,8 @@ def test_tokens_and_offsets_are_those_of_transformers(folder: Path, options) -> 
         write_json(folder)
     else:
         (folder / "tokenizer_config.json").write_text(json.dumps(options))
-    theirs = BertTokenizerFast(vocab=str(folder / "vocab.txt"), **options or {})
+    own = {name: options[name] for name in OPTIONS if name in options} if options else {}
+    theirs = BertTokenizerFast(vocab=str(folder / "vocab.txt"), **own)
     ours = load_tokenizer(folder)
     for text in SENTENCES:
         expected = theirs(text, add_special_tokens=False, return_offsets_mapping=True)
@@ -154,6 +156,15 @@ def tokens(*names: str) -> bytes:
         (damage("tokenizer.json", b'{"model":'), r"tokenizer\.json is damaged"),
         (damage("tokenizer.json", b'{"model": 3}'), "but is of no known type"),
         (damage("tokenizer_config.json", b"\xff"), r"tokenizer_config\.json is damaged"),
+        (
+            damage("tokenizer_config.json", b"{}"),
+            r"vocab\.txt has tokens in upper case, as 'The', so that tokenizer_config\.json must "
+            "state do_lower_case",
+        ),
+        (
+            damage("tokenizer_config.json", b'{"tokenizer_class": "BertJapaneseTokenizer"}'),
+            "tokenizer_class must be BertTokenizer or .* but is 'BertJapaneseTokenizer'",
+        ),
         (damage("vocab.txt", b"\xff"), r"vocab\.txt: not UTF-8"),
         (damage("vocab.txt", tokens("the", *SPECIALS[1:])), r"vocab\.txt: .* lacks \[PAD\]"),
         (damage("vocab.txt", tokens(*TOKENS, "the")), r"vocab\.txt: .* each once"),
@@ -163,6 +174,29 @@ def tokens(*names: str) -> bytes:
 )
 def test_what_is_no_wordpiece_is_refused(spoil, message: str, folder: Path) -> None:
     spoil(folder)
+    with pytest.raises(DataError, match=message):
+        load_tokenizer(folder)
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        ({"do_lower_case": False}, "must have lowercase false as do_lower_case .*, but has true"),
+        ({"strip_accents": False}, "must have strip_accents false .*, but has true"),
+        ({"tokenize_chinese_chars": False}, "must have handle_chinese_chars false .* has true"),
+        ({"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}, None),
+        ({"strip_accents": True, "tokenizer_class": "AnyTokenizer"}, None),
+    ],
+)
+def test_two_files_that_contradict_each_other_are_refused(
+    stated, message: str | None, folder: Path
+) -> None:
+    """transformers follows tokenizer_config.json, whatever tokenizer.json has."""
+    write_json(folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps(stated))
+    if message is None:
+        assert load_tokenizer(folder).tokenize("The é") == ["the", "e"]
+        return
     with pytest.raises(DataError, match=message):
         load_tokenizer(folder)
 

@@ -17,6 +17,7 @@ from transformers import AutoTokenizer, BertForMaskedLM, BertModel
 from fairseq_plugins.cli.convert import main
 from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.dictionaries import read_dictionary
+from fairseq_plugins.data.tokenizers import load_tokenizer
 from tests.published import VOCABULARY, write_bert_folder
 
 LONGEST = 64
@@ -141,6 +142,28 @@ def test_there_and_back(with_head: Path, tmp_path: Path) -> None:
     for name, weight in first["model"].items():
         assert torch.equal(weight, second["model"][name]), name
     assert first["cfg"]["model"] == second["cfg"]["model"]
+
+
+@pytest.mark.parametrize("normalizer", ["cased", "accents", "lower case alone"])
+def test_the_tokenizer_that_comes_back_splits_as_before(
+    normalizer: str, theirs: Path, tmp_path: Path
+) -> None:
+    """transformers' BertTokenizer lower-cases unless tokenizer_config.json says otherwise."""
+    source = shutil.copytree(theirs, tmp_path / "theirs")
+    path = source / "tokenizer.json"
+    content = json.loads(path.read_text())
+    if normalizer == "lower case alone":
+        content["normalizer"] = {"type": "Lowercase"}
+    else:
+        content["normalizer"] |= {"lowercase": normalizer != "cased", "strip_accents": False}
+    path.write_text(json.dumps(content))
+    ours, back = converted(source, tmp_path / "ours"), tmp_path / "back"
+    words = ["to-huggingface", str(ours / "model.pt"), str(back), "--tokenizer", str(ours)]
+    assert main(words) == 0
+    text, tokenizer = "The cat's É é A [MASK]", AutoTokenizer.from_pretrained(back)
+    expected = [{"<unk>": "[UNK]"}.get(t, t) for t in load_tokenizer(ours).tokenize(text[:-7])]
+    assert tokenizer(text).tokens() == ["[CLS]", *expected, "[MASK]", "[SEP]"]
+    assert tokenizer.mask_token == "[MASK]" and tokenizer.pad_token == "[PAD]"
 
 
 def test_a_trained_checkpoint_goes_back(theirs: Path, tmp_path: Path) -> None:
