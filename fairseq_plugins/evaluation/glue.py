@@ -178,8 +178,9 @@ def _predict(
         expected = batch["target"].view(-1) if "target" in batch else None
         probabilities: list[float | None] = [None] * len(logits)
         if glue_task.labels.is_number:
-            values = (logits.view(-1) * glue_task.labels.highest).tolist()
-            targets = None if expected is None else (expected * glue_task.labels.highest).tolist()
+            unscale = glue_task.labels.unscale
+            values = [unscale(value) for value in logits.view(-1).tolist()]
+            targets = None if expected is None else [unscale(one) for one in expected.tolist()]
         else:
             probabilities = logits.softmax(dim=1).amax(dim=1).tolist()
             values = _names(task, logits.argmax(dim=1).tolist(), glue_task)

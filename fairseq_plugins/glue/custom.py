@@ -91,8 +91,10 @@ def _labels_of(path: Path, labels: Sequence[str], kind: Kind | None) -> Labels:
     if kind is None:
         kind = "number" if are_numbers and any("." in label for label in labels) else "classes"
     if kind == "number":
-        known = [abs(number) for number in numbers if number is not None]
-        return _Numbers(lowest=-_NO_LIMIT, highest=max(known, default=0.0) or 1.0)
+        known = [number for number in numbers if number is not None] or [0.0]
+        return _Numbers(
+            lowest=min(known), highest=max(known) if len({*known}) > 1 else known[0] + 1
+        )
     counts = Counter(labels)
     if len(counts) < 2:
         raise DataError(f"{path}: there must be two classes or more, but all are {labels[0]!r}")
@@ -107,7 +109,7 @@ def _labels_of(path: Path, labels: Sequence[str], kind: Kind | None) -> Labels:
 
 
 class _Numbers(Labels):
-    """Numbers without bounds; `highest` is their divisor in training."""
+    """Numbers without bounds; `lowest` and `highest` are those of the training examples."""
 
     def problem(self, label: str) -> str | None:
         """Describe the error in a label; None if it is valid."""

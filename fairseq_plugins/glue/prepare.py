@@ -33,7 +33,7 @@ from fairseq_plugins.data.tokenizers import Tokenizer, load_tokenizer
 from fairseq_plugins.glue import official
 from fairseq_plugins.glue.read import SplitText, read_split
 from fairseq_plugins.glue.sampling import hold_out, sample, without_seen
-from fairseq_plugins.glue.tasks import GLUE, GlueTask, find_tasks
+from fairseq_plugins.glue.tasks import GLUE, GlueTask, Labels, find_tasks
 from fairseq_plugins.glue.write import binarise, files_of, write_labels, write_subwords
 
 PREPARATION_VERSION = 1  # increase when a request gives other files
@@ -193,6 +193,8 @@ def _request(
 ) -> dict[str, Any]:
     held_out = {} if options.held_out is None else {"held_out": options.held_out}
     disjoint = {"disjoint": True} if options.disjoint else {}
+    own = task.labels.is_number and task.labels != Labels()
+    scale = {"labels": [task.labels.lowest, task.labels.highest]} if own else {}
     return {
         "preparation": PREPARATION_VERSION,
         "corpus": f"glue/{task.name}",
@@ -202,6 +204,7 @@ def _request(
         "max_valid": options.max_valid,
         **held_out,
         **disjoint,
+        **scale,
         "seed": options.seed,
     }
 

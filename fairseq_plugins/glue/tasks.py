@@ -31,7 +31,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels of a task: `classes`, or numbers from `lowest` to `highest`."""
+    """Labels of a task: `classes`, or numbers from `lowest` to `highest`, 0 to 1 in training."""
 
     classes: tuple[str, ...] = ()
     lowest: float = 0.0
@@ -45,6 +45,14 @@ class Labels:
     def num_classes(self) -> int:
         """The number of the head's outputs: 1 for numbers."""
         return len(self.classes) or 1
+
+    def scale(self, label: float) -> float:
+        """Return the number that a model learns for a label."""
+        return (label - self.lowest) / (self.highest - self.lowest)
+
+    def unscale(self, value: float) -> float:
+        """Return the label of a model's number."""
+        return self.lowest + value * (self.highest - self.lowest)
 
     def problem(self, label: str) -> str | None:
         """Describe the error in a label; None if it is valid."""

@@ -67,7 +67,7 @@ def write_labels(
         labels = [example.label or "" for example in split.examples]
         if task.labels.is_number:
             # Six digits, as fairseq's script prints them with awk.
-            scaled = "".join(f"{float(label) / task.labels.highest:.6g}\n" for label in labels)
+            scaled = "".join(f"{task.labels.scale(float(label)):.6g}\n" for label in labels)
             (target / f"{name}.label").write_text(scaled)
         else:
             (text / name).write_text("".join(f"{label}\n" for label in labels))

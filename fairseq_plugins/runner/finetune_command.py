@@ -178,6 +178,8 @@ def _prepare(args: argparse.Namespace, task: GlueTask, *, adapts: bool) -> Data:
     if lines is not None:
         text = from_root(_prepare_text(args, lines, folder.with_name(f"{name}-text")))
     sums.pop("test", None)  # predictions change no model
+    if task.labels.is_number:
+        sums["labels"] = f"{task.labels.lowest:g} to {task.labels.highest:g}"
     if args.text:
         sums["text"] = sha256(args.text)
     return Data(task, from_root(folder / task.name), total - (held_out or 0), text, sums)

@@ -19,10 +19,21 @@ def test_classes_and_numbers_are_told_by_the_labels(tmp_path):
     task = read_task(write(tmp_path, GOOD))
     assert task.labels.classes == ("no", "yes") and task.inputs == 1
     pairs = read_task(write(tmp_path, PAIRS))
-    assert pairs.labels.is_number and pairs.labels.highest == 3 and pairs.inputs == 2
+    assert pairs.labels.is_number and pairs.inputs == 2
+    assert (pairs.labels.lowest, pairs.labels.highest) == (-3, 0.5)
     whole = write(tmp_path, GOOD.replace("yes", "1").replace("no", "2"))
     assert read_task(whole).labels.classes == ("1", "2")
     assert read_task(whole, kind="number").labels.is_number
+
+
+@pytest.mark.parametrize("numbers", [(1990, 2000, 2020), (-3, 0.5), (7, 7), (1e9, 1e9 + 3)])
+def test_numbers_fill_0_to_1_in_training_and_come_back(tmp_path, numbers):
+    """Far from 0 their differences would be lost in six digits, and a model would not see them."""
+    lines = "".join(f"{number}\ta\n" for number in numbers)
+    labels = read_task(write(tmp_path, f"label\tsentence\n{lines}"), kind="number").labels
+    scaled = [labels.scale(number) for number in numbers]
+    assert min(scaled) == 0 and max(scaled) == (len({*numbers}) > 1)
+    assert [labels.unscale(value) for value in scaled] == list(numbers)
 
 
 @pytest.mark.parametrize("end", ["\n", "\n\n", "\r\n\r\n"])
