@@ -1,9 +1,11 @@
 """Reading of checkpoints, with `weights_only=True`, checksums, and errors that name the path."""
 
 import argparse
+import errno
 import functools
 import hashlib
 import inspect
+import os
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +23,8 @@ BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"  # fairseq's names
 _INTERPOLATION = "${"  # OmegaConf's syntax for references and resolvers
 _NUMBERS = "?bhilqBHILQefd"  # NumPy's types of booleans, integers and floats
 _DEEPEST = 32  # nesting of options
+# What a lack of memory, a disk or a file server raises, also for files that are intact.
+_OF_THE_MACHINE = (errno.ENOMEM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT)
 _FOREIGN = re.compile(r"(?:GLOBAL|global|class|type:?) [`'\"]?([\w.]+)")
 
 
@@ -212,15 +216,20 @@ def _require_plain(path: Path, name: str, value: Any, depth: int = 0) -> None:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Verify a file's checksums, and name the file in errors of the block that reads it."""
+    """Verify a file's checksums, and name the file in errors of the block that reads it.
+
+    Raises OSError if the machine cannot read the file, which may be intact.
+    """
     if not path.is_file():
         raise CheckpointError(f"{path} is missing")
+    is_intact = False
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 broken = archive.testzip()
             if broken:
                 raise DamagedCheckpoint(path, f"its part {broken} has a wrong checksum")
+            is_intact = True
         # Permanently: PyTorch's context manager would also remove what fairseq allowed before.
         allow_readable()
         yield
@@ -229,7 +238,22 @@ def _reading(path: Path) -> Iterator[None]:
     except Exception as error:  # unpickling damaged data raises nearly anything
         if isinstance(error, OSError) and error.filename is not None:
             raise
+        if number := _machine_error(error, is_intact=is_intact):
+            raise OSError(number, os.strerror(number), str(path)) from error
         raise DamagedCheckpoint(path, _reason(error)) from None
+
+
+def _machine_error(error: Exception, *, is_intact: bool) -> int | None:
+    """Return the number of an error of the machine, None if the file itself may be at fault.
+
+    is_intact: whether its checksums are right; a damaged file may ask for any amount of memory.
+    """
+    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+        return error.errno
+    # PyTorch raises RuntimeErrors, of its allocator or with the system's text.
+    words = ("DefaultCPUAllocator", os.strerror(errno.ENOMEM))
+    is_short = isinstance(error, MemoryError) or any(word in str(error) for word in words)
+    return errno.ENOMEM if is_intact and is_short else None
 
 
 def _reason(error: Exception) -> str:

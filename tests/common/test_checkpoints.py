@@ -1,7 +1,9 @@
 """What is no checkpoint, or no longer one, is refused with its name; the rest is plain data."""
 
+import errno
 from argparse import Namespace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -98,6 +100,32 @@ def test_a_flipped_bit_in_the_weights_is_noticed(read, tmp_path):
     path.write_bytes(content)
     with pytest.raises(DamagedCheckpoint, match="data/0 has a wrong checksum"):
         read(path)
+
+
+MACHINE = (
+    RuntimeError("unable to mmap 9 bytes from file <model.pt>: Cannot allocate memory (12)"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
+    MemoryError(),
+    OSError(errno.EIO, "Input/output error"),
+)
+
+
+@pytest.mark.parametrize("error", MACHINE)
+def test_a_machine_that_cannot_read_a_file_says_nothing_about_the_file(
+    error, tmp_path, monkeypatch
+):
+    """Else a run would put intact checkpoints aside, and start anew."""
+    path = save(tmp_path)
+    monkeypatch.setattr(torch, "load", Mock(side_effect=error))
+    with pytest.raises(OSError, match=r"(Cannot allocate memory|Input/output).*model\.pt"):
+        read_checkpoint(path)
+
+
+def test_a_damaged_file_that_asks_for_all_memory_is_damaged(tmp_path, monkeypatch):
+    path = save(tmp_path, _use_new_zipfile_serialization=False)  # has no checksums
+    monkeypatch.setattr(torch, "load", Mock(side_effect=MemoryError))
+    with pytest.raises(DamagedCheckpoint):
+        read_checkpoint(path)
 
 
 class Foreign:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -216,6 +217,19 @@ def test_a_damaged_last_checkpoint_is_said_and_the_one_before_is_used(
     assert "checkpoint_1_150.pt is damaged" in output
     assert "going on from checkpoint_1_100.pt (100 updates)" in output
     assert (folder / "checkpoint_last.pt.corrupt").exists()
+
+
+def test_intact_checkpoints_are_kept_where_memory_is_short(root, planned, capsys, monkeypatch):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root, stop_at=150))
+    with monkeypatch.context() as short:
+        short.setattr(torch, "load", Mock(side_effect=MemoryError))
+        assert work(root, [one], FakeFairseq(root)) == 1
+    output = capsys.readouterr().out
+    assert "Cannot allocate memory" in output and "checkpoint_best.pt" in output
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert fake.trained == [(one.run.name, 150)]
 
 
 def test_without_an_intact_checkpoint_training_starts_anew(root, planned, capsys):
