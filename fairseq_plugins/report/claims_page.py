@@ -78,6 +78,7 @@ def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]
                     "missing": verdict.missing,
                     "found": verdict.found,
                     "enough_seeds": verdict.enough,
+                    **({"at_one_nearness": asdict(verdict.held)} if verdict.held else {}),
                     "smaller_than_printed": smaller_than_printed(claim, verdict),
                 }
                 for scale, found in verdicts.items()
@@ -149,6 +150,8 @@ LEGEND = (
     "correlations) that are read together, which these verdicts leave out.",
     "*smaller than the paper's*: undecided, but the interval excludes the effect that the paper "
     "prints.",
+    "*at one nearness*: the correlation with the rows' nearness to the published model held "
+    "constant, which the verdict leaves out; where it is near 0, nearness explains the claim's.",
     "**cannot be tested**: no row of that scale beats its trivial baseline, or the scale does not "
     "measure it; **not run**: rows are missing; `-`: not judged at that scale, or no number in the "
     "paper.",
@@ -158,7 +161,7 @@ LEGEND = (
 _METHOD = (
     "Intervals are over the seeds that all rows of a claim share; with fewer than three, from the "
     "spread of seeds in the rows of the table; of correlations over the rows, of speed over the "
-    "types. At `published` the page of Table 5 says how much nearness to the start correlates.",
+    "types.",
     "Where a row is said to be better or worse than every other one, each pair is over its own "
     "seeds, and the least favourable is shown; one contradicts after Holm's correction over all. "
     "Of most rows, the pair is shown that makes them more than half.",
@@ -226,6 +229,8 @@ def _cell(claim: Claim, verdict: Verdict | None) -> str:
         brackets += "; smaller than the paper's"
     if tie := tie_text(verdict):
         brackets += f"; {tie}"
+    if held := held_text(verdict):
+        brackets += f"; {held}"
     return f"**{verdict.word}** {effect_text(verdict.estimate, verdict)}{brackets}"
 
 
@@ -272,3 +277,11 @@ def tie_text(verdict: Verdict) -> str:
     p = probability(verdict.corrected.adjusted)
     what = "correlations" if verdict.unit == "r" else "pairs"
     return f"a tie on the table's page, corrected for all its {what} (p = {p})"
+
+
+def held_text(verdict: Verdict) -> str:
+    """Say what is left of a correlation with nearness held constant; "" where it has none."""
+    if verdict.held is None:
+        return ""
+    sure = interval_text(verdict.held, verdict)
+    return f"at one nearness {effect_text(verdict.held, verdict)} ({sure})"

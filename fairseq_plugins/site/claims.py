@@ -7,7 +7,13 @@ from fairseq_plugins.common.tables import DASH
 from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.papers.claims import Claim, Computed, Correlation, Speed
 from fairseq_plugins.papers.tables import Table
-from fairseq_plugins.report.claims_page import effect_text, interval_text, printed_text, tie_text
+from fairseq_plugins.report.claims_page import (
+    effect_text,
+    held_text,
+    interval_text,
+    printed_text,
+    tie_text,
+)
 from fairseq_plugins.report.differences import probability
 from fairseq_plugins.site.runs import table_command, typed
 from fairseq_plugins.site.speed import timing_command
@@ -147,6 +153,8 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
         where += "; one as large as the paper's is ruled out at this scale"
     if tie and verdict.word != Word.UNDECIDED:
         where += f"; it is {tie}"
+    if held := held_text(verdict):
+        where += f"; {held} to the published model"
     if verdict.missing:
         where += f"; without {verdict.missing}"
     sure = interval_text(estimate, verdict)

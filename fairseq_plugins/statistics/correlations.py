@@ -4,9 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fairseq_plugins.papers import PUBLISHED
+from fairseq_plugins.papers.bert import START_COSINE
 from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PROPERTIES, ROWS
 from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
-from fairseq_plugins.statistics.inference import Estimate, Seeds, correlation, together
+from fairseq_plugins.statistics.inference import (
+    Estimate,
+    Seeds,
+    correlation,
+    partial_correlation,
+    together,
+)
 
 LEAST_ROWS = 4  # with fewer, Fisher's transformation has no interval
 ATTENTION = "vanilla"
@@ -36,6 +43,7 @@ def over_rows(
     rows: Sequence[str],
     scale: str,
     violation: Callable[[float], float] = float,
+    given: MetricPair | None = None,
 ) -> Correlated:
     """Correlate a property with a performance over rows.
 
@@ -49,6 +57,7 @@ def over_rows(
         rows: names; a row without both numbers is left out.
         scale: of the cells; empty for a paper's own numbers.
         violation: maps the property to the number that is correlated.
+        given: table and metric of what is held constant, a mean over seeds; None for nothing.
     """
     first, second = (rows_of(cells.get(table, {}), attention, m) for table, m in (of, with_))
     own = {
@@ -56,11 +65,21 @@ def over_rows(
         for row, seeds in first.items()
         if (value := of_fine_tuned(seeds, scale)) is not None
     }
-    found = tuple(row for row in rows if row in own and row in second)
+    held = second if given is None else rows_of(cells.get(given[0], {}), attention, given[1])
+    found = tuple(row for row in rows if row in own and row in second and row in held)
     if len(found) < LEAST_ROWS:
         return Correlated(found, None)
+    violations = [violation(own[row]) for row in found]
     performances = [mean(second[row].values()) for row in found]
-    return Correlated(found, correlation([violation(own[row]) for row in found], performances))
+    if given is None:
+        return Correlated(found, correlation(violations, performances))
+    constant = [mean(held[row].values()) for row in found]
+    return Correlated(found, partial_correlation(violations, performances, constant))
+
+
+def near_start(table: str) -> MetricPair:
+    """Return where a table of fine-tuned models has their nearness to the published start."""
+    return table, START_COSINE.metric
 
 
 def of_fine_tuned(seeds: Seeds, scale: str) -> float | None:
@@ -74,11 +93,22 @@ def of_fine_tuned(seeds: Seeds, scale: str) -> float | None:
     return seeds.get(1, seeds.get(0))
 
 
-def correlate(cells: Mapping[str, Cells], scale: str) -> dict[MetricPair, Correlated]:
-    """Correlate every property with every performance, with Holm's correction over all."""
+def correlate(
+    cells: Mapping[str, Cells], scale: str, *, at_one_nearness: bool = False
+) -> dict[MetricPair, Correlated]:
+    """Correlate every property with every performance, with Holm's correction over all.
+
+    at_one_nearness: hold the nearness to the published start constant.
+    """
     found = {
         (own.metric, column.metric): over_rows(
-            cells, ("bert_table2", own.metric), (table, column.metric), ATTENTION, ROWS, scale
+            cells,
+            ("bert_table2", own.metric),
+            (table, column.metric),
+            ATTENTION,
+            ROWS,
+            scale,
+            given=near_start(table) if at_one_nearness else None,
         )
         for own in PROPERTIES
         for table, column in PERFORMANCES

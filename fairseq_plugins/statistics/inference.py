@@ -175,6 +175,31 @@ def correlation(first: Sequence[float], second: Sequence[float]) -> Estimate | N
     return Estimate(float(test.statistic), low, high, float(test.pvalue))
 
 
+def partial_correlation(
+    first: Sequence[float], second: Sequence[float], given: Sequence[float]
+) -> Estimate | None:
+    """Compute Pearson's correlation of two quantities with a third held constant.
+
+    None where one is constant or follows from the third; no interval below five triples.
+    """
+    if not all(map(_varies, (first, second, given))):
+        return None
+    found = np.corrcoef([first, second, given])
+    between, with_first, with_second = (float(found[i]) for i in ((0, 1), (0, 2), (1, 2)))
+    left = (1 - with_first**2) * (1 - with_second**2)
+    if left < 1e-9:
+        return None
+    effect = min(max((between - with_first * with_second) / float(np.sqrt(left)), -1.0), 1.0)
+    count = len(first) - 1  # the third costs a degree of freedom
+    if count < 4:
+        return Estimate(effect)
+    half = float(special.ndtri((1 + CONFIDENCE) / 2)) / float(np.sqrt(count - 3))
+    with np.errstate(divide="ignore"):
+        low, high = np.tanh(np.arctanh(effect) + np.array([-half, half]))
+        score = abs(effect) * np.sqrt((count - 2) / np.float64(1 - effect**2))
+    return Estimate(effect, float(low), float(high), 2 * float(special.stdtr(count - 2, -score)))
+
+
 def _varies(values: Sequence[float]) -> bool:
     """Test whether values differ by more than rounding."""
     return len(values) > 1 and bool(np.ptp(values) > 1e-9 * np.max(np.abs(values)))

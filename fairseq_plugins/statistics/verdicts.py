@@ -19,7 +19,7 @@ from fairseq_plugins.papers.claims import (
     Threshold,
 )
 from fairseq_plugins.statistics.comparisons import mean, rows_of
-from fairseq_plugins.statistics.correlations import LEAST_ROWS, over_rows
+from fairseq_plugins.statistics.correlations import LEAST_ROWS, near_start, over_rows
 from fairseq_plugins.statistics.inference import (
     Estimate,
     Seeds,
@@ -58,7 +58,8 @@ class Verdict:
             stay as measured.
         found: what a computation found, for a claim that needs no model.
         corrected: the same difference or correlation on the table's page, with Holm's correction
-            over all that are read together there; None if that page does not have it.
+            over all that are read together there; None if that page does not test it.
+        held: a correlation with the nearness to the published start held constant.
     """
 
     word: Word
@@ -69,6 +70,7 @@ class Verdict:
     enough: int | None = None
     found: str = ""
     corrected: Estimate | None = None
+    held: Estimate | None = None
 
     @property
     def is_corrected_tie(self) -> bool:
@@ -270,7 +272,11 @@ def _correlation(evidence: Correlation, numbers: Numbers) -> Verdict:
         return Verdict(Word.UNDECIDED, missing="; ".join(filter(None, (same, missing))))
     word = word_of(found.estimate, evidence.claimed)
     corrected = numbers.correlations[evidence.of[1], evidence.with_[1]].estimate
-    return Verdict(word, found.estimate, "r", 2, missing, corrected=corrected)
+    given = near_start(evidence.with_[0])
+    held = over_rows(
+        numbers.cells, *pair, evidence.attention, evidence.rows, numbers.scale, given=given
+    ).estimate
+    return Verdict(word, found.estimate, "r", 2, missing, corrected=corrected, held=held)
 
 
 def _speed(evidence: Speed, numbers: Numbers) -> Verdict:

@@ -1,16 +1,21 @@
 """Table 5 of the BERT paper: from its own numbers as printed, and from results."""
 
 import json
+import re
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from fairseq_plugins.papers import PUBLISHED, TABLES
+from fairseq_plugins.papers import CLAIMS, PUBLISHED, TABLES
 from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PRINTED, PROPERTIES, ROWS
+from fairseq_plugins.report.claims_page import held_text, render_claims
 from fairseq_plugins.report.correlations import Correlations
 from fairseq_plugins.statistics.comparisons import printed_cells
 from fairseq_plugins.statistics.correlations import correlate, over_rows
+from fairseq_plugins.statistics.inference import partial_correlation
 from fairseq_plugins.statistics.numbers import Numbers
+from fairseq_plugins.statistics.verdicts import judge
 
 NAMES = ("bert_table2", "bert_table3", "bert_table4")
 PAPER = {name: printed_cells(TABLES[name]) for name in NAMES}
@@ -115,6 +120,40 @@ def test_the_nearness_to_the_start_stands_beside_the_properties() -> None:
         if "come back" in note
     ]
     assert "EM, v1.1 +1.00 (" in note and "MNLI" not in note
+
+
+def test_what_nearness_explains_is_left_out_where_it_is_held_constant() -> None:
+    """As the correlation of what a line over nearness leaves, with one degree of freedom less."""
+    draw = np.random.default_rng(1)
+    near = draw.uniform(0.8, 1.0, 12)
+    own, task = 2 * near + draw.normal(0, 0.02, 12), 50 * near + draw.normal(0, 0.5, 12)
+    rest = [side - np.polyval(np.polyfit(near, side, 1), near) for side in (own, task)]
+    found = partial_correlation([*own], [*task], [*near])
+    assert found is not None and found.low is not None and found.p is not None
+    assert found.effect == pytest.approx(np.corrcoef(rest)[0, 1])
+    assert np.arctanh(found.effect) - np.arctanh(found.low) == pytest.approx(1.959964 / 8**0.5)
+    score = found.effect * (9 / (1 - found.effect**2)) ** 0.5
+    assert found.p == pytest.approx(2 * stats.t.sf(abs(score), 9))
+    assert partial_correlation([*near], [*task], [*near]) is None
+    assert partial_correlation([*own], [*task], [1.0] * 12) is None
+
+    ours = cells(12)
+    for row, *values in zip(ROWS, own, task, near, strict=True):
+        cell = ours["bert_table4"][row, "vanilla"]
+        ours["bert_table2"][row, "vanilla"]["monotonicity_20"] = {1: values[0]}
+        cell["v1_exact"], cell["start_cosine"] = {1: values[1]}, {1: values[2]}
+    numbers = Numbers(ours, {}, PUBLISHED)
+    text = f"{found.effect:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
+    page = Correlations(PUBLISHED, numbers).render().markdown()
+    _, _, section = page.partition("## With nearness to the start held constant")
+    assert re.search(rf"^\| EM, v1.1 \| [^|]*\| {re.escape(text)} \|", section, re.M)
+    name = "correlation-monotonicity-20-v1-exact"
+    (claim,) = [one for one in CLAIMS if one.name == name]
+    verdict = judge(claim, numbers)
+    unit = text.replace(" (", " r (")
+    assert verdict.held == found and held_text(verdict) == f"at one nearness {unit}"
+    assert unit in render_claims([claim], {PUBLISHED: {name: verdict}}).markdown()
+    assert held_text(judge(claim, Numbers(cells(12), {}, PUBLISHED))) == ""
 
 
 def test_the_page_has_both_numbers_and_says_what_is_missing(tmp_path) -> None:
