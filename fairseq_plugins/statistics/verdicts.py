@@ -218,9 +218,12 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
 
 
 def _corrected(evidence: Comparison, numbers: Numbers) -> Estimate | None:
-    """Return the difference of two rows as the table's page has it, in the ranking column."""
+    """Return the difference of two rows as the table's page has it, in the ranking column.
+
+    None for a claim of more, or less, than any difference: that page tests against none.
+    """
     judged = numbers.table(evidence.table)
-    if evidence.metric != judged.table.ranked_by.metric:
+    if evidence.by or evidence.metric != judged.table.ranked_by.metric:
         return None
     if len(evidence.first) != 1 or len(evidence.second) != 1:
         return None

@@ -388,6 +388,10 @@ def test_a_claim_says_where_the_corrected_verdict_of_its_table_is_a_tie():
     assert verdict.corrected == pair and verdict.is_corrected_tie
     page = render_claims((one,), {"mini": {"one": verdict}}).markdown()
     assert "| `mini` | 1 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |" in page
+    # A tie with a difference of 0 says nothing of a claim of at most 10 % more.
+    as_good = replace(one, evidence=replace(lower, by=-10.0, relative=True))
+    verdict = judge(as_good, numbers)
+    assert verdict.word == "confirmed" and verdict.corrected is None
 
 
 def test_a_claim_on_a_metric_that_a_scale_does_not_measure_cannot_be_tested():
