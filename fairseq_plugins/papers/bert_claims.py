@@ -63,6 +63,7 @@ def _glue(
     by: float = 0.0,
     *,
     of_every: bool = False,
+    note: str = "",
 ) -> Claim:
     return Claim(
         f"glue-{name}",
@@ -72,7 +73,7 @@ def _glue(
         Comparison(
             "bert_table3", AVERAGE, "vanilla", (first,), second, "above", by=by, of_every=of_every
         ),
-        note=COLA,
+        note=" ".join(filter(None, (note, COLA))),
     )
 
 
@@ -143,6 +144,8 @@ BERT_CLAIMS = (
         others("learned"),
         by=-_DEVIATION,
         of_every=True,
+        note="The paper says that none is notably better; the margin is the largest deviation that "
+        "it prints of this mean.",
     ),
     *_squad(
         "both-absolute",

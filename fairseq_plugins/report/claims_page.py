@@ -164,10 +164,13 @@ _METHOD = (
     "types.",
     "Where a row is said to be better or worse than every other one, each pair is over its own "
     "seeds, and the least favourable is shown; one contradicts after Holm's correction over all. "
-    "Of most rows, the pair is shown that makes them more than half.",
+    "Of most rows, the pair is shown that makes them more than half; for those that may fail its p "
+    "is corrected (Benjamini and Heller 2008).",
     "Seeds of fine-tuned models (GLUE, SQuAD) are of the way back to the published model and of "
     "fine-tuning; at `mini` of fine-tuning alone: a row's all start from one pre-trained model.",
     "Claims of mathematics are decided by a computation (`fairseq_plugins/analysis/theory.py`).",
+    "Seeds that were added to decide a claim ([experiments](../docs/experiments.md)) make its "
+    "interval somewhat too narrow.",
     f"No number of seeds is given above {MOST_SEEDS}, or where the interval is not over seeds.",
     "Where the place is a table alone, its numbers say it and no sentence of the paper does.",
     "Each claim is judged by itself, without a table's correction for all its pairs. Where a claim "

@@ -21,6 +21,7 @@ from fairseq_plugins.papers.claims import (
 from fairseq_plugins.statistics.comparisons import mean, rows_of
 from fairseq_plugins.statistics.correlations import LEAST_ROWS, near_start, over_rows
 from fairseq_plugins.statistics.inference import (
+    SIGNIFICANT,
     Estimate,
     Seeds,
     above,
@@ -239,10 +240,12 @@ def _of_several(
 ) -> Verdict:
     """Judge several comparisons together, all of which must hold except for so many.
 
-    The claim is confirmed if enough of them are, and contradicted if more than `exceptions` are
-    significantly wrong after Holm's correction over all. The effect is that of the comparison
-    which decides, after `exceptions` less favourable ones.
+    The claim is confirmed if enough of them are, each at a level divided by the `exceptions` and
+    one (Benjamini and Heller 2008), and contradicted if more than `exceptions` are significantly
+    wrong after Holm's correction over all. The effect is that of the comparison which decides,
+    after `exceptions` less favourable ones.
     """
+    level = SIGNIFICANT / (exceptions + 1)
     sign = 1 if evidence.claimed == "above" else -1
     digits = _digits(evidence.table, evidence.metric)
     each = together(dict(enumerate(estimates))).values()
@@ -253,7 +256,7 @@ def _of_several(
     wrong = [one for one in each if one.is_significant and sign * one.effect < 0]
     if len(wrong) > exceptions:
         return Verdict(Word.CONTRADICTED, deciding(wrong), "", digits)
-    unsure = [one for one in each if word_of(one, evidence.claimed) != Word.CONFIRMED]
+    unsure = [one for one in each if one.p is None or one.p >= level or sign * one.effect < 0]
     if len(unsure) > exceptions:
         counts = sorted(count for one in unsure if (count := enough_seeds(one)) is not None)
         needed = len(unsure) - exceptions

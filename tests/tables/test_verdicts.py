@@ -258,6 +258,10 @@ def test_a_claim_of_most_rows_allows_the_others():
     assert verdict.word == "confirmed" and 4 < verdict.estimate.effect < 6
     assert word(most, numbers(**base, a=far, b=worse, c=worse)) == "contradicted"
     assert word(most, numbers(**base, a=far, b=(60.5, 60.4, 62.6), c=worse)) == "undecided"
+    # One of the two that are asked for may be any of those that do not hold: p is doubled.
+    unsure = (59.0, 59.5, 61.2)
+    verdict = judge(claim(most), numbers(**base, a=far, b=unsure, c=worse))
+    assert verdict.word == "undecided" and 0.025 < verdict.estimate.p < 0.05
 
 
 def test_a_threshold_is_for_every_row():
