@@ -8,6 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.analysis.awareness import (
+    Awareness,
+    as_words,
+    centre_gap,
+    measure_awareness,
+)
+from fairseq_plugins.analysis.position_rows import added_scores, build_plain, input_rows
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.encodings import PositionEncoding, build_encoding
 from fairseq_plugins.encodings.bias import t5_buckets
@@ -195,6 +202,68 @@ def zero_padding_tells_positions() -> Finding:
     return Finding(same and ends > 1e-3, text)
 
 
+@torch.no_grad()
+def lrpe_types_are_relative() -> Finding:
+    """Compare the types' scores of pairs at the same distance, learned parameters as drawn."""
+    q, k = torch.randn(2, 1, 1, 1, WIDTH, generator=_generator(), dtype=torch.float64).unbind()
+    worst = 0.0
+    for number in range(1, 9):
+        encoding = _build(f"lrpe_type{number}").double()
+        scores = [
+            encoding.transform_query(q, torch.tensor([[start]]))
+            @ encoding.transform_key(k, torch.tensor([[start + 5]])).mT
+            for start in (0, 7, 100)
+        ]
+        worst = max(worst, *(_largest(one - scores[0]) for one in scores))
+    return Finding(worst < 1e-5, f"scores at one distance agree within {worst:.0e}")
+
+
+def rope_is_an_lrpe() -> Finding:
+    """Compare LRPE's scores, P the identity, with RoFormer's product of complex numbers."""
+    lrpe = _build("lrpe_type6", p="identity", learned_theta=False).double()
+    q, k = torch.randn(2, 1, 1, LENGTH, WIDTH, generator=_generator(), dtype=torch.float64).unbind()
+    at = torch.arange(LENGTH).unsqueeze(0)
+    scores = lrpe.transform_query(q, at) @ lrpe.transform_key(k, at).mT
+    angles = at.mT * geometric(WIDTH // 2, WIDTH).double()
+    turns = torch.polar(torch.ones_like(angles), angles)
+    one, other = (torch.view_as_complex(x.unflatten(-1, (-1, 2))) * turns for x in (q, k))
+    worst = _largest(scores - (one @ other.mH).real)
+    return Finding(worst < 1e-4, f"scores are RoFormer's within {worst:.0e}")
+
+
+def sinusoids_tell_the_start() -> Finding:
+    """Measure which features of SPE agree between lengths, counted from either end."""
+    found = _awareness("sinusoidal")
+    return Finding(found.is_forward_aware and not found.is_backward_aware, _shared(found))
+
+
+def reversed_sinusoids_tell_the_end() -> Finding:
+    """Measure which features of RSPE agree between lengths, counted from either end."""
+    found = _awareness("rspe")
+    return Finding(found.is_backward_aware and not found.is_forward_aware, _shared(found))
+
+
+def dual_sinusoids_tell_both() -> Finding:
+    """Measure which features of DPE agree between lengths, counted from either end."""
+    found = _awareness("dpe")
+    return Finding(found.is_forward_aware and found.is_backward_aware, _shared(found))
+
+
+def relative_terms_tell_neither() -> Finding:
+    """Measure how far one key's score under relative encodings differs between queries."""
+    names = ("shaw", "xl", "t5", "alibi", "rope")
+    least = min(centre_gap(added_scores(build_plain(name), LENGTH)) for name in names)
+    text = f"a key's score differs between queries by {least:.0%} of the largest or more"
+    return Finding(least > 0.1, f"of {', '.join(names)}: {text}")
+
+
+def added_sinusoids_have_no_sum() -> Finding:
+    """Fit the vector of a sum of positions by products of the two, over all lengths."""
+    plain, added = (_awareness(name).sum_error for name in ("sinusoidal", "aspe"))
+    text = f"the best formula misses {added:.0%} of ASPE's vectors and {plain:.0%} of SPE's"
+    return Finding(plain < 1e-3 < 0.1 < added, text)
+
+
 CHECKS: Mapping[str, Callable[[], Finding]] = {
     function.__name__: functools.cache(function)
     for function in (
@@ -209,8 +278,28 @@ CHECKS: Mapping[str, Callable[[], Finding]] = {
         rope_bound_decays,
         zero_padding_tells_positions,
         rotated_values_tell_positions,
+        lrpe_types_are_relative,
+        rope_is_an_lrpe,
+        sinusoids_tell_the_start,
+        reversed_sinusoids_tell_the_end,
+        dual_sinusoids_tell_both,
+        relative_terms_tell_neither,
+        added_sinusoids_have_no_sum,
     )
 }
+
+
+def _awareness(name: str) -> Awareness:
+    (encoding,) = build_plain(name).inputs
+    assert encoding is not None
+    return measure_awareness({length: input_rows(encoding, length) for length in range(2, 41)})
+
+
+def _shared(found: Awareness) -> str:
+    return (
+        f"of {len(found.forward)} features {as_words(found.forward)} agree at lengths of 2 to 40 "
+        f"counted from the start, and {as_words(found.backward)} from the end"
+    )
 
 
 def _build(name: str, **options: Any) -> PositionEncoding:

@@ -13,6 +13,7 @@ from fairseq_plugins.papers.bert import (
     BERT_START_TABLE,
 )
 from fairseq_plugins.papers.bert_claims import BERT_CLAIMS
+from fairseq_plugins.papers.dual_claims import DUAL_CLAIMS
 from fairseq_plugins.papers.extrapolation import (
     EXTRAPOLATION,
     MASKED_EXTRAPOLATION,
@@ -58,6 +59,6 @@ PAPERS: dict[str, tuple[str, ...]] = {
     "lrpe": ("table2", "table5", "table8", "table3", "table4"),
     "bert": ("bert_start", "bert_continued", "bert_table2", "bert_table3", "bert_table4"),
 }
-CLAIMS = (*LRPE_CLAIMS, *BERT_CLAIMS, *SURVEY_CLAIMS)
+CLAIMS = (*LRPE_CLAIMS, *BERT_CLAIMS, *DUAL_CLAIMS, *SURVEY_CLAIMS)
 UNJUDGED = (*LRPE_UNJUDGED, *SURVEY_UNJUDGED)
 SCALE_NAMES = ("toy", "mini", PUBLISHED, "small", "paper")

@@ -1,6 +1,6 @@
 """Claims of LRPE (Qin et al. 2023) about its tables."""
 
-from fairseq_plugins.papers.claims import Claim, Comparison, Speed, Unjudged
+from fairseq_plugins.papers.claims import Claim, Comparison, Computed, Speed, Unjudged
 from fairseq_plugins.papers.lrpe import LAST_TRAIN_LOSS, TABLE_4
 from fairseq_plugins.papers.lrpe_language_claims import (
     LANGUAGE_MODEL_CLAIMS,
@@ -58,7 +58,21 @@ def _speed(attention: str) -> Claim:
     )
 
 
+def _computed(check: str, place: str, text: str) -> Claim:
+    return Claim(check.replace("_", "-"), PAPER, place, text, Computed(check))
+
+
 LRPE_CLAIMS = (
+    _computed(
+        "lrpe_types_are_relative",
+        "Propositions 3.1 to 3.3",
+        "scores of the eight types depend on positions by their difference alone",
+    ),
+    _computed(
+        "rope_is_an_lrpe",
+        "Appendix C.7",
+        "RoPE is the identity matrix with fixed rotations of all features",
+    ),
     *LANGUAGE_MODEL_CLAIMS,
     _glue("rope", "RoPE"),
     _glue("spe", "SPE"),
