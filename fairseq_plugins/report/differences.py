@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from fairseq_plugins.common.pages import Section
 from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers.tables import MARK, Column, Row, Table
+from fairseq_plugins.statistics.comparisons import deviation
 from fairseq_plugins.statistics.inference import Estimate, Spread
 from fairseq_plugins.statistics.judged import BETTER, TIE, WORSE, Agreement, JudgedTable
 
@@ -37,16 +38,17 @@ def differences(judged: JudgedTable) -> list[Section]:
         if not found or spread is None:
             continue
         listed = {row: one for row, one in found.items() if one.seeds or row in table.row_names}
-        parts.append(f"**{table.name_of(attention).capitalize()}**: {_resolution(table, spread)}.")
+        resolution = _resolution(judged, attention, spread)
+        parts.append(f"**{table.name_of(attention).capitalize()}**: {resolution}.")
         parts += [_against_table(table, listed)] if listed else []
     if not parts:
         return []
     summary = (
         f"{ranked.label} of a row minus that of `{reference}`, with its 95 % interval: a paired "
         "t-test over the seeds that both have. With one or two common seeds (a dash) the spread of "
-        "all rows' seeds judges; of the rows beyond the paper those with three are listed. p is "
-        "after Holm's correction, over the paper's rows and, apart from these, over the rows "
-        f"beyond; {MARK}: p < 0.05."
+        "all rows' seeds judges, too surely of a row that varies more than others; of the rows "
+        "beyond the paper those with three are listed. p is after Holm's correction, over the "
+        f"paper's rows and, apart from these, over the rows beyond; {MARK}: p < 0.05."
     )
     return [Section(f"Differences to `{reference}`", [summary, *parts])]
 
@@ -71,12 +73,16 @@ def _against_table(table: Table, found: dict[str, Estimate]) -> str:
     return markdown_table(["Method", "seeds", "difference", "95 % interval", "p"], lines, left=1)
 
 
-def _resolution(table: Table, spread: Spread) -> str:
-    digits = table.ranked_by.digits
+def _resolution(judged: JudgedTable, attention: str, spread: Spread) -> str:
+    digits = judged.table.ranked_by.digits
+    found = ((deviation(seeds), row) for row, seeds in judged.rows(attention).items())
+    rows = sorted((size, row) for size, row in found if size is not None)
+    ends = [f"{size:.{digits}f} of `{row}`" for size, row in (rows[0], rows[-1])]
+    apart = f"; from {ends[0]} to {ends[1]}" if len(rows) > 1 else ""
     return (
         f"seeds of one row have a standard deviation of {spread.deviation:.{digits}f} (pooled, "
-        f"{spread.freedom} degrees of freedom): two rows of one seed each differ with p < 0.05, "
-        f"before correction, if they are {spread.resolution():.{digits}f} or more apart"
+        f"{spread.freedom} degrees of freedom{apart}): two rows of one seed each differ with p < "
+        f"0.05, before correction, if they are {spread.resolution():.{digits}f} or more apart"
     )
 
 

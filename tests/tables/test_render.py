@@ -202,6 +202,7 @@ def test_rows_that_share_seeds_are_compared_seed_by_seed(make_result):
     assert row_of(page, "RoPE (`rope`)")[5] == "99.20 ± 19.95 (3)†"
     differences = page.partition("## Differences to `base`")[2].partition("\n## ")[0]
     assert row_of(differences, "RoPE")[1:] == ["3", "-0.80†", "-1.05 to -0.55", "0.005"]
+    assert "(pooled, 4 degrees of freedom; from 19.95 of `rope` to 20.00 of `base`)" in differences
 
 
 def test_a_reversed_order_is_told_as_such(make_result):
