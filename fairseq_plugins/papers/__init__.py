@@ -12,7 +12,7 @@ from fairseq_plugins.papers.bert import (
     BERT_SQUAD_TABLE,
     BERT_START_TABLE,
 )
-from fairseq_plugins.papers.bert_claims import BERT_CLAIMS
+from fairseq_plugins.papers.bert_claims import BERT_CLAIMS, BERT_UNJUDGED
 from fairseq_plugins.papers.dual_claims import DUAL_CLAIMS
 from fairseq_plugins.papers.extrapolation import (
     EXTRAPOLATION,
@@ -60,5 +60,5 @@ PAPERS: dict[str, tuple[str, ...]] = {
     "bert": ("bert_start", "bert_continued", "bert_table2", "bert_table3", "bert_table4"),
 }
 CLAIMS = (*LRPE_CLAIMS, *BERT_CLAIMS, *DUAL_CLAIMS, *SURVEY_CLAIMS)
-UNJUDGED = (*LRPE_UNJUDGED, *SURVEY_UNJUDGED)
+UNJUDGED = (*LRPE_UNJUDGED, *BERT_UNJUDGED, *SURVEY_UNJUDGED)
 SCALE_NAMES = ("toy", "mini", PUBLISHED, "small", "paper")

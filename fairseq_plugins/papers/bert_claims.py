@@ -11,7 +11,7 @@ from fairseq_plugins.papers.bert_property_claims import (
     SINUSOIDS,
     others,
 )
-from fairseq_plugins.papers.claims import Claim, Comparison, Side
+from fairseq_plugins.papers.claims import Claim, Comparison, Side, Unjudged
 from fairseq_plugins.papers.tables import AVERAGE
 
 _BOTH = tuple(name for name in ROWS if name not in (*ABSOLUTE, *RELATIVE))
@@ -213,4 +213,32 @@ BERT_CLAIMS = (
     _after_short_samples("v1_f1", "SQuAD v1.1"),
     _after_short_samples("v2_f1", "SQuAD v2.0"),
     *BERT_PROPERTY_CLAIMS,
+)
+
+BERT_UNJUDGED = (
+    Unjudged(
+        PAPER,
+        "Sections 4.1 and 4.2.1, Appendices A.3, C, D, G, H, I and J",
+        "what the paper sees in Figures 1, 2, 4 to 6 and 8 to 11",
+        "of one model each, without an interval; each figure's page compares it with the numbers",
+    ),
+    Unjudged(
+        PAPER,
+        "Section 4.2.2",
+        "all embeddings are more monotone within 20 offsets and more translation invariant than "
+        "BERT without positions",
+        "without positions all words have the same weight here, and no variance has no ratio",
+    ),
+    Unjudged(
+        PAPER,
+        "Section 5.1",
+        "positions are more important in SQuAD than in GLUE",
+        "points of different metrics do not compare; what either loses is judged",
+    ),
+    Unjudged(
+        PAPER,
+        "Section 5.1, Appendix H",
+        "an absolute and a relative embedding together do not always help in GLUE",
+        "no number says how often; the page of Table 3 has every combination",
+    ),
 )

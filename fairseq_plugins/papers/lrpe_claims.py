@@ -185,4 +185,10 @@ LRPE_UNJUDGED = (
         "results of translation are sensitive to tuning",
         "no numbers in the paper; all rows here are trained with one recipe too",
     ),
+    Unjudged(
+        PAPER,
+        "Section 4.3",
+        "the complexity stays linear in the length of the text",
+        "no number in the paper; `python -m benchmarks` times it by length",
+    ),
 )

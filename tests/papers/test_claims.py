@@ -8,7 +8,7 @@ import yaml
 from fairseq_plugins.analysis.theory import CHECKS
 from fairseq_plugins.encodings import expand_name
 from fairseq_plugins.modules.naming import name_stack
-from fairseq_plugins.papers import CLAIMS, TABLES
+from fairseq_plugins.papers import CLAIMS, TABLES, UNJUDGED
 from fairseq_plugins.papers.bert_correlations import PRINTED
 from fairseq_plugins.papers.claims import Comparison, Computed, Correlation, Floor, Speed
 from fairseq_plugins.papers.tables import ATTENTIONS
@@ -74,6 +74,12 @@ def test_correlations_of_printed_numbers_are_those_of_the_papers_table_5(claim):
     evidence = claim.evidence
     expected = PRINTED[evidence.of[1]][evidence.with_[1]].mean
     assert printed(claim).estimate.effect == pytest.approx(expected, abs=0.02)
+
+
+def test_every_paper_says_what_is_not_judged_and_why():
+    assert {one.paper for one in UNJUDGED} <= {claim.paper for claim in CLAIMS}
+    assert {"LRPE", "On Position Embeddings in BERT"} <= {one.paper for one in UNJUDGED}
+    assert all(one.place and one.text and one.reason for one in UNJUDGED)
 
 
 def test_claims_of_glue_say_what_the_paper_has_without_cola():
