@@ -54,7 +54,7 @@ def _speed(attention: str) -> Claim:
         "Section 4.3, Table 9",
         f"{attention} attention: the types train at most 9 % slower than Base, on average",
         Speed(attention, TYPES, 0.91, _FASTER[attention]),
-        note="The interval is over the eight types.",
+        note="The interval is over the eight types. The page has Base against itself: noise.",
     )
 
 
