@@ -20,6 +20,7 @@ from fairseq_plugins.site.reading import read_evidence
 from fairseq_plugins.site.runs import command_pattern, table_cells
 from fairseq_plugins.site.tables import site_lines
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
+from fairseq_plugins.statistics.verdicts import Word
 from tests.site_links import dead_links, pages
 
 ROOT = Path(__file__).parents[2]
@@ -74,6 +75,11 @@ def test_there_is_a_page_for_each_claim_and_each_encoding(site: Path) -> None:
     found = set(pages(site))
     assert {f"claim-{claim.name}.html" for claim in CLAIMS} <= found
     assert {f"encoding-{name}.html" for name in ENCODINGS} <= found
+
+
+def test_every_verdict_has_a_colour(site: Path) -> None:
+    style = (site / "static" / "site.css").read_text(encoding="utf-8")
+    assert not [word for word in Word if f".{word.replace(' ', '-')}," not in style]
 
 
 def test_nothing_in_a_result_becomes_markup(site: Path) -> None:
