@@ -148,6 +148,11 @@ class Claim:
     note: str = ""
 
 
+def computed(paper: str, check: str, place: str, text: str) -> Claim:
+    """Return a claim of mathematics; `check` is its name in `analysis.theory.CHECKS`."""
+    return Claim(check.replace("_", "-"), paper, place, text, Computed(check))
+
+
 @dataclass(frozen=True)
 class Unjudged:
     """A statement of a paper without a verdict, and the reason."""

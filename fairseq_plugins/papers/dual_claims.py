@@ -1,36 +1,36 @@
 """Claims of the paper on dual positional encoding, all of them mathematics."""
 
-from fairseq_plugins.papers.claims import Claim, Computed
+from fairseq_plugins.papers.claims import computed
 
 PAPER = "Dual positional encoding"
 
-
-def _computed(check: str, place: str, text: str) -> Claim:
-    return Claim(check.replace("_", "-"), PAPER, place, text, Computed(check))
-
-
 DUAL_CLAIMS = (
-    _computed(
+    computed(
+        PAPER,
         "sinusoids_tell_the_start",
         "Appendix G",
         "the sinusoidal encoding (SPE) is forward-aware and not backward-aware",
     ),
-    _computed(
+    computed(
+        PAPER,
         "reversed_sinusoids_tell_the_end",
         "Appendix D, Corollary 3.6",
         "the reversed sinusoidal encoding (RSPE) is backward-aware and not forward-aware",
     ),
-    _computed(
+    computed(
+        PAPER,
         "dual_sinusoids_tell_both",
         "Appendix G",
         "the dual encoding (DPE) is forward- and backward-aware, by one half of its features each",
     ),
-    _computed(
+    computed(
+        PAPER,
         "relative_terms_tell_neither",
         "Appendix C, Corollary 3.5",
         "relative encodings are neither forward- nor backward-aware",
     ),
-    _computed(
+    computed(
+        PAPER,
         "added_sinusoids_have_no_sum",
         "Appendix E",
         "of the sum of both (ASPE), unlike SPE, no one formula has the vector of a sum of two "

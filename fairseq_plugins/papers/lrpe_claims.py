@@ -1,6 +1,6 @@
 """Claims of LRPE (Qin et al. 2023) about its tables."""
 
-from fairseq_plugins.papers.claims import Claim, Comparison, Computed, Speed, Unjudged
+from fairseq_plugins.papers.claims import Claim, Comparison, Speed, Unjudged, computed
 from fairseq_plugins.papers.lrpe import LAST_TRAIN_LOSS, TABLE_4
 from fairseq_plugins.papers.lrpe_language_claims import (
     LANGUAGE_MODEL_CLAIMS,
@@ -58,21 +58,7 @@ def _speed(attention: str) -> Claim:
     )
 
 
-def _computed(check: str, place: str, text: str) -> Claim:
-    return Claim(check.replace("_", "-"), PAPER, place, text, Computed(check))
-
-
 LRPE_CLAIMS = (
-    _computed(
-        "lrpe_types_are_relative",
-        "Propositions 3.1 to 3.3",
-        "scores of the eight types depend on positions by their difference alone",
-    ),
-    _computed(
-        "rope_is_an_lrpe",
-        "Appendix C.7",
-        "RoPE is the identity matrix with fixed rotations of all features",
-    ),
     *LANGUAGE_MODEL_CLAIMS,
     _glue("rope", "RoPE"),
     _glue("spe", "SPE"),
@@ -157,6 +143,18 @@ LRPE_CLAIMS = (
         note="Without numbers in the paper. Judged by what the models translate.",
     ),
     *(_speed(attention) for attention in ATTENTIONS),
+    computed(
+        PAPER,
+        "lrpe_types_are_relative",
+        "Propositions 3.1 to 3.3",
+        "scores of the eight types depend on positions by their difference alone",
+    ),
+    computed(
+        PAPER,
+        "rope_is_an_lrpe",
+        "Appendix C.7",
+        "RoPE is the identity matrix with fixed rotations of all features",
+    ),
 )
 
 LRPE_UNJUDGED = (

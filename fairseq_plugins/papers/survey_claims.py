@@ -1,6 +1,8 @@
 """Claims of the survey of position encodings, and of papers on single encodings."""
 
-from fairseq_plugins.papers.claims import Claim, Comparison, Computed, Floor, Side, Unjudged
+from functools import partial
+
+from fairseq_plugins.papers.claims import Claim, Comparison, Floor, Side, Unjudged, computed
 from fairseq_plugins.papers.extrapolation import GOES_ON, length_metric
 
 SURVEY = "Survey of position encodings"
@@ -50,10 +52,7 @@ def _becomes_worse(row: str, factor: int, label: str) -> Claim:
     return _longer(row, factor, f"{label} to become worse", "above", SINGLE, _PRESS)
 
 
-def _computed(check: str, place: str, text: str, paper: str = SURVEY) -> Claim:
-    return Claim(check.replace("_", "-"), paper, place, text, Computed(check))
-
-
+_computed = partial(computed, SURVEY)
 _MATHEMATICS = (
     _computed(
         "attention_ignores_order",
@@ -101,11 +100,11 @@ _MATHEMATICS = (
         "CNN",
         "a convolution knows positions from the zeros around the sequence",
     ),
-    _computed(
+    computed(
+        SINGLE,
         "rope_bound_decays",
         "RoFormer (Su et al. 2021), Section 3.4.3",
         "the bound on RoPE's scores decays with the distance in the long run",
-        SINGLE,
     ),
 )
 
