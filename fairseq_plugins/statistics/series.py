@@ -104,7 +104,8 @@ def with_derived(table: Table, results: Sequence[Result], cells: Cells) -> Cells
 
     ``updates_to_reference`` is the number of updates after which the validation loss first is as
     low as the lowest of the reference row at the same seed, on straight lines between validations;
-    a run that never is so low has none. ``last_train_loss`` is the last logged training loss.
+    a row of which a run never is so low has none, since its other seeds would flatter it.
+    ``last_train_loss`` is the last logged training loss.
     """
     wanted = {column.metric for column in table.derived}
     if not wanted:
@@ -114,17 +115,27 @@ def with_derived(table: Table, results: Sequence[Result], cells: Cells) -> Cells
         for one in results
         if one["row"] == table.reference
     }
-    found = []
+    found, never = [], set()
     for one in results:
         metrics: dict[str, float | None] = {key: one["metrics"].get(key) for key in wanted}
         target = lowest.get((one["attention"], one["seed"]))
         if UPDATES_TO_REFERENCE.metric in wanted and target is not None:
-            metrics[UPDATES_TO_REFERENCE.metric] = updates_to(one["metrics"]["curve"], target)
+            updates = updates_to(one["metrics"]["curve"], target)
+            metrics[UPDATES_TO_REFERENCE.metric] = updates
+            if updates is None:
+                never.add((one["row"], one["attention"]))
         if LAST_TRAIN_LOSS.metric in wanted:
             points = one.get("curves", {}).get("", {}).get("train", [])
             metrics[LAST_TRAIN_LOSS.metric] = points[-1][1] if points else None
         found.append({**one, "metrics": metrics})
-    derived = gather(found, table.derived)
+    derived = {
+        place: {
+            metric: seeds
+            for metric, seeds in cell.items()
+            if metric != UPDATES_TO_REFERENCE.metric or place not in never
+        }
+        for place, cell in gather(found, table.derived).items()
+    }
     return {place: {**cell, **derived.get(place, {})} for place, cell in cells.items()}
 
 

@@ -25,7 +25,7 @@ from fairseq_plugins.statistics.claims import best_verdicts, printed, without_ne
 from fairseq_plugins.statistics.inference import Estimate
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.numbers import Numbers
-from fairseq_plugins.statistics.series import updates_to
+from fairseq_plugins.statistics.series import updates_to, with_derived
 from fairseq_plugins.statistics.table_results import read_numbers
 from fairseq_plugins.statistics.verdicts import Verdict, Word, judge, judge_by_scale
 
@@ -278,6 +278,23 @@ def test_updates_to_a_loss_are_on_the_line_between_validations():
     assert found == pytest.approx([50, 75, 100, 175])
     assert updates_to(curve, 3.9) is None
     assert updates_to([], 3.9) is None
+
+
+def test_a_row_of_which_a_seed_never_reaches_the_loss_has_no_updates_to_it():
+    """Not those of its other seeds, which would make it look fast. Base has no third seed."""
+
+    def run(row, seed, *losses):
+        curve = [(50 * (i + 1), loss) for i, loss in enumerate(losses)]
+        metrics = {"curve": curve, "valid_loss": min(losses)}
+        return {"row": row, "attention": "linear", "seed": seed, "metrics": metrics}
+
+    runs = [run("base", s, 6.0, 5.0) for s in (1, 2)]
+    runs += [run("rope", s, 5.5, 5.0 if s < 2 else 5.1) for s in (1, 2)]
+    runs += [run("per", s, 5.0, 4.0) for s in (1, 2, 3)]
+    cells = {(one["row"], "linear"): {} for one in runs}
+    found = with_derived(TABLES["table8"], runs, cells)
+    assert found["per", "linear"] == {"updates_to_reference": {1: 50.0, 2: 50.0}}
+    assert found["base", "linear"] and found["rope", "linear"] == {}
 
 
 @pytest.mark.usefixtures("real_pictures")
