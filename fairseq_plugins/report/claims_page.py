@@ -132,8 +132,8 @@ _PICTURE = (
 LARGEST = (
     "A claim is measured best at the largest scale with an interval and a row above its trivial "
     "baselines. `mini` trains small models from scratch. `published` fine-tunes a published model "
-    "with learned positions: there comparisons with `learned` also measure how far the other rows "
-    "have come back to it."
+    "with learned positions: there comparisons with `learned` (in LRPE's Table 3, with Base) and "
+    "properties of attention also measure how far the other rows have come back to it."
 )
 _SITE = (
     "With the numbers, seeds and commands behind each claim: `fairseq-pe report`, which makes "
