@@ -1,7 +1,8 @@
 """Shared options of the data commands, and checks of their values."""
 
 import argparse
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,12 @@ from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.common.root import data_folder
 
 FEWEST_MERGES = 16  # minimum for a byte-pair encoding of words
+
+
+def call(function: Callable[..., None], args: argparse.Namespace, **own: Any) -> None:
+    """Call a function with the options that its parameters name, and with `own` arguments."""
+    names = [name for name in inspect.signature(function).parameters if name in args]
+    function(**{**{name: getattr(args, name) for name in names}, **own})
 
 
 def add_command(

@@ -27,6 +27,7 @@ from fairseq_plugins.data.options import (
     add_output,
     add_source,
     add_workers,
+    call,
     check_at_least,
 )
 from fairseq_plugins.data.published import WIKITEXT_2, WIKITEXT_103, PublishedCorpus, RawSource
@@ -162,24 +163,9 @@ def _add_common_options(parser: argparse.ArgumentParser, name: str) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     if args.corpus == "toy":
-        sentences = generated.sentences_from(args)
-        prepare_toy(
-            args.output,
-            seed=args.seed,
-            sentences=sentences,
-            workers=args.workers,
-            force=args.force,
-        )
+        call(prepare_toy, args, sentences=generated.sentences_from(args))
     else:
-        prepare_published(
-            PUBLISHED[args.corpus],
-            args.output,
-            source=args.source,
-            url=args.url,
-            workers=args.workers,
-            mini_merges=getattr(args, "mini_merges", None),
-            force=args.force,
-        )
+        call(prepare_published, args, corpus=PUBLISHED[args.corpus])
 
 
 main = command(get_parser, _run)

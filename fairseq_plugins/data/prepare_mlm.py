@@ -26,6 +26,7 @@ from fairseq_plugins.data.options import (
     add_source,
     add_tokenizer,
     add_workers,
+    call,
     check_at_least,
 )
 from fairseq_plugins.data.plain_text import PlainText, find_files
@@ -247,36 +248,14 @@ def _run(args: argparse.Namespace) -> None:
     if args.command == "gpt2_bpe":
         prepare_tokenizer(args.output, args.source, args.url)
     elif args.command == "toy":
-        prepare_toy(
-            args.output,
-            seed=args.seed,
-            sentences=generated.sentences_from(args),
-            merges=args.merges,
-            workers=args.workers,
-            force=args.force,
-        )
+        call(prepare_toy, args, sentences=generated.sentences_from(args))
     elif args.command == "text":
+        chosen = {split: getattr(args, split) for split in SPLITS}
         learned = args.merges is not None
-        prepare_text(
-            args.output,
-            args.source,
-            chosen={split: getattr(args, split) for split in SPLITS},
-            tokenizer=None if learned else args.bpe or data_folder("gpt2_bpe"),
-            merges=args.merges,
-            held_out=args.held_out,
-            evaluation_lines=args.evaluation_lines,
-            workers=args.workers,
-            force=args.force,
-        )
+        tokenizer = None if learned else args.bpe or data_folder("gpt2_bpe")
+        call(prepare_text, args, chosen=chosen, tokenizer=tokenizer)
     else:
-        prepare_wikitext103(
-            args.output,
-            args.bpe,
-            source=args.source,
-            url=args.url,
-            workers=args.workers,
-            force=args.force,
-        )
+        call(prepare_wikitext103, args, tokenizer=args.bpe)
 
 
 main = command(get_parser, _run)

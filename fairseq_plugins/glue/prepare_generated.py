@@ -18,6 +18,7 @@ from fairseq_plugins.data.options import (
     add_output,
     add_seed,
     add_tokenizer,
+    call,
     counts_from,
     program,
 )
@@ -52,8 +53,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Generate and prepare both tasks."""
-    examples = counts_from(args, "examples", EXAMPLES)
-    prepare_toy_glue(args.output, args.bpe, seed=args.seed, examples=examples, force=args.force)
+    call(prepare_toy_glue, args, examples=counts_from(args, "examples", EXAMPLES))
 
 
 main = command(get_parser, run)

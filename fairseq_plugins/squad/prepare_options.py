@@ -15,6 +15,7 @@ from fairseq_plugins.data.options import (
     add_seed,
     add_source,
     add_tokenizer,
+    call,
     check_counts,
     counts_from,
 )
@@ -69,14 +70,8 @@ def run(args: argparse.Namespace) -> None:
     """Prepare the official files."""
     from fairseq_plugins.squad.prepare import prepare  # slow to import; --help stays fast
 
-    prepare(
-        args.output or data_folder(f"squad-v{args.version}"),
-        version=args.version,
-        bpe=args.bpe,
-        source=args.source,
-        sizes=sizes_from(args),
-        force=args.force,
-    )
+    output = args.output or data_folder(f"squad-v{args.version}")
+    call(prepare, args, output=output, sizes=sizes_from(args))
 
 
 def run_toy(args: argparse.Namespace) -> None:
@@ -85,12 +80,5 @@ def run_toy(args: argparse.Namespace) -> None:
     check_counts("texts", texts)
     from fairseq_plugins.squad.prepare import prepare_toy
 
-    prepare_toy(
-        args.output or data_folder(f"toy-squad-v{args.version}"),
-        version=args.version,
-        bpe=args.bpe,
-        seed=args.seed,
-        texts=texts,
-        sizes=sizes_from(args),
-        force=args.force,
-    )
+    output = args.output or data_folder(f"toy-squad-v{args.version}")
+    call(prepare_toy, args, output=output, texts=texts, sizes=sizes_from(args))
