@@ -1,6 +1,5 @@
 """Atomic writing of files, reading of plain or packed ones, and short names."""
 
-import codecs
 import errno
 import gzip
 import itertools
@@ -125,10 +124,16 @@ def open_packed(path: Path) -> IO[bytes]:
     return cast(IO[bytes], _OPENERS.get(path.suffix, open)(path, "rb"))
 
 
-def unmarked(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file without its byte-order mark, if it has one."""
-    for number, line in enumerate(lines):
-        yield line if number else line.removeprefix(codecs.BOM_UTF8)
+def decoded(lines: Iterable[bytes], name: object) -> Iterator[str]:
+    """Yield the lines of a file of UTF-8, without its byte-order mark if it has one.
+
+    Raises DataError: a line is not UTF-8; the message has its number and the file's name.
+    """
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{name}, line {number}: is not UTF-8: {error}") from error
 
 
 @contextmanager

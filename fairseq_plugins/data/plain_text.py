@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.common.errors import DataError, OptionError
-from fairseq_plugins.common.files import UNPACKING_ERRORS, open_packed, unmarked
+from fairseq_plugins.common.files import UNPACKING_ERRORS, decoded, open_packed
 from fairseq_plugins.data.folders import SPLITS
 from fairseq_plugins.data.options import check_folder
 
@@ -32,12 +32,9 @@ def read_lines(path: Path) -> Iterator[bytes]:
     number = 0
     try:
         with open_packed(path) as lines:
-            for line in unmarked(lines):
+            for line in decoded(lines, path):
                 number += 1
-                line.decode()
-                yield line if line.endswith(b"\n") else line + b"\n"
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}, line {number}: is not UTF-8: {error}") from error
+                yield line.removesuffix("\n").encode() + b"\n"
     except UNPACKING_ERRORS as error:
         raise DataError(f"{path} is damaged after line {number}: {error}") from error
 

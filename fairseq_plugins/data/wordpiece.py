@@ -16,7 +16,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairseq_plugins.common.dictionaries import DICTIONARY_FILE, MASK, SPECIAL_SYMBOLS
+from fairseq_plugins.common.dictionaries import (
+    DICTIONARY_FILE,
+    MASK,
+    SPECIAL_SYMBOLS,
+    read_lines,
+)
 from fairseq_plugins.common.errors import DataError, WorkError
 from fairseq_plugins.common.extras import install_command, is_installed
 from fairseq_plugins.data.offsets import EncodedText
@@ -257,11 +262,7 @@ def _check_class(path: Path, options: Mapping[str, Any], tokens: Sequence[str]) 
 
 def _from_vocabulary(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of tokenizer.json for a vocab.txt."""
-    try:
-        text = path.read_bytes().decode()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8: {error}") from error
-    tokens = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    tokens = [line.removesuffix("\r") for line in read_lines(path)]
     _check_class(path, options, tokens)
     return {
         "version": "1.0",

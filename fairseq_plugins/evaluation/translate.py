@@ -9,9 +9,9 @@ import sys
 import warnings
 from pathlib import Path
 
-from fairseq_plugins.common.errors import DataError, checkpoint_given_by
+from fairseq_plugins.common.errors import checkpoint_given_by
 from fairseq_plugins.common.exit_status import command
-from fairseq_plugins.common.files import writing
+from fairseq_plugins.common.files import decoded, writing
 from fairseq_plugins.common.option_types import new_file
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.progress import track
@@ -35,13 +35,7 @@ def read_input(name: str) -> list[str]:
         DataError: a line is not UTF-8.
     """
     data = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
-    lines = []
-    for number, line in enumerate(data.removesuffix(b"\n").split(b"\n") if data else (), start=1):
-        try:
-            lines.append(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-        except UnicodeDecodeError as error:
-            raise DataError(f"{name}, line {number}: not UTF-8: {error}") from error
-    return lines
+    return [*decoded(data.removesuffix(b"\n").split(b"\n") if data else (), name)]
 
 
 def get_parser() -> argparse.ArgumentParser:

@@ -8,7 +8,6 @@ from pathlib import Path
 from omegaconf import OmegaConf
 from yaml import YAMLError
 
-from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.papers.tables import Table
 
 BASE = "base"  # the recipe that other rows modify
@@ -85,10 +84,12 @@ def check_row(runnable: Sequence[str], name: str, must_be: str) -> None:
     if name not in runnable:
         from fairseq_plugins.encodings import ENCODINGS  # imports torch, which takes seconds
 
-        near = get_close_matches(name.lower(), runnable, n=_NEAR, cutoff=0.4)
-        nearest = f" The names nearest to it are {', '.join(near)}." if near else ""
+        near = get_close_matches(name.lower().replace("-", "_"), runnable, n=_NEAR, cutoff=0.4)
+        hint = ""
+        if near:
+            hint = f" Did you mean {near[0]!r}? The names nearest to it are {', '.join(near)}."
         others = ", ".join(row for row in runnable if row not in ENCODINGS)
         raise ValueError(
-            f"{must_be} among the known names, but has {name!r}.{did_you_mean(name, runnable)}"
-            f"{nearest} `fairseq-pe encodings` lists all encodings; the other names are {others}."
+            f"{must_be} among the known names, but has {name!r}.{hint} "
+            f"`fairseq-pe encodings` lists all encodings; the other names are {others}."
         )

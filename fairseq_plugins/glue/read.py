@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.common.files import read_bytes
+from fairseq_plugins.common.files import decoded, read_bytes
 from fairseq_plugins.glue.tasks import GlueTask, Split
 
 
@@ -77,12 +77,8 @@ def read_lines(path: Path, data: bytes) -> Iterator[tuple[int, str]]:
     Raises:
         DataError: with file and line: not UTF-8.
     """
-    for number, line in enumerate(io.BytesIO(data.rstrip(b"\r\n")), start=1):
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}, line {number}: not UTF-8: {error}") from error
-        yield number, text.removesuffix("\n").removesuffix("\r")
+    lines = decoded(io.BytesIO(data.rstrip(b"\r\n")), path)
+    yield from enumerate((line.removesuffix("\n").removesuffix("\r") for line in lines), start=1)
 
 
 def _column(path: Path, header: tuple[str, ...], name: str) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.common.errors import DataError, OptionError
-from fairseq_plugins.common.files import PACKED, find_packed, reading, unmarked
+from fairseq_plugins.common.files import PACKED, decoded, find_packed, reading
 from fairseq_plugins.data.options import check_at_least
 from fairseq_plugins.translation.moses import printable
 
@@ -98,19 +98,22 @@ def read_pairs(paths: Paths, *, empty_lines: bool) -> Iterator[tuple[bytes, byte
         DataError: the files differ in length, or a line is empty or not UTF-8.
     """
     with ExitStack() as stack:
-        files = [unmarked(stack.enter_context(reading(path))) for path in paths]
+        files = [decoded(stack.enter_context(reading(path)), path) for path in paths]
         pairs = itertools.zip_longest(*files)
         for number, lines in enumerate(pairs, start=1):
             if None in lines:
                 _raise_length_mismatch(paths, number, lines, files)
             for path, line in zip(paths, lines, strict=True):
-                _check_line(line, path, number, empty_lines)
-            source, target = (line.removesuffix(b"\n") + b"\n" for line in lines)
+                if not empty_lines and not printable(line).strip():
+                    raise DataError(
+                        f"{path}, line {number}: must not be empty in a validation or test set"
+                    )
+            source, target = (line.removesuffix("\n").encode() + b"\n" for line in lines)
             yield source, target
 
 
 def _raise_length_mismatch(
-    paths: Paths, number: int, lines: Sequence[bytes | None], files: Sequence[Iterator[bytes]]
+    paths: Paths, number: int, lines: Sequence[str | None], files: Sequence[Iterator[str]]
 ) -> None:
     longer = 0 if lines[1] is None else 1
     total = number + sum(1 for _ in files[longer])
@@ -118,15 +121,6 @@ def _raise_length_mismatch(
         f"{paths[1 - longer]} has {number - 1} lines and {paths[longer]} has {total}: "
         f"line {number} of {paths[longer].name} has no translation"
     )
-
-
-def _check_line(line: bytes, path: Path, number: int, empty_lines: bool) -> None:
-    try:
-        text = line.decode()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}, line {number}: not UTF-8: {error}") from error
-    if not empty_lines and not printable(text).strip():
-        raise DataError(f"{path}, line {number}: must not be empty in a validation or test set")
 
 
 def keep_flags(paths: Paths, cleaning: Cleaning) -> tuple[bytearray, Counter[str]]:

@@ -54,7 +54,7 @@ def test_empty_lines_at_the_end_are_no_examples(tmp_path, end):
         (GOOD + "very good\ta cat\n", "line 8: the label must be one word"),
         (GOOD + "<unk>\ta cat\n", "line 8: the label must be none of fairseq's symbols"),
         (GOOD + "perhaps\ta cat\n", "line 8: the class 'perhaps' must have at least 2"),
-        (GOOD.encode() + b"yes\t\xff\n", "line 8: not UTF-8"),
+        (GOOD.encode() + b"yes\t\xff\n", "line 8: is not UTF-8"),
         ("label\tsentence\n1\ta\n2\tb\n", "only one; --labels number if labels are amounts"),
         ("label\tsentence\n", "holds no examples"),
         ("label\tsentence\nx\ta\nx\tb\n", "two classes or more"),

@@ -86,7 +86,7 @@ def test_a_truncated_archive_and_other_bytes_are_refused(tmp_path):
         read(path, "SST-2")
     path = tmp_path / "train.tsv"
     path.write_bytes(b"sentence\tlabel\ngood\t1\nb\xff\t1\n")
-    with pytest.raises(DataError, match="line 3: not UTF-8"):
+    with pytest.raises(DataError, match="line 3: is not UTF-8"):
         read(path, "SST-2")
 
 

@@ -91,7 +91,7 @@ def test_a_text_that_is_not_there_is_named(tmp_path):
         (b"a\nb\nc\n", b"1\n", r"text\.de has 1 lines and .*text\.en has 3: line 2 of text\.en"),
         (b"a\nb\n", b"1\n \t\n", r"text\.de, line 2: must not be empty"),
         (b"a\n\xe2\x80\x8b\n", b"1\n2\n", r"text\.en, line 2: must not be empty"),
-        (b"a\nb\xff\n", b"1\n2\n", r"text\.en, line 2: not UTF-8"),
+        (b"a\nb\xff\n", b"1\n2\n", r"text\.en, line 2: is not UTF-8"),
     ],
 )  # fmt: skip
 def test_wrong_text_is_refused_with_file_and_line(english, german, message, write):
