@@ -110,6 +110,20 @@ def read_object(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def require_object(path: Path, kind: type[ValueError] = DataError) -> dict[str, Any]:
+    """Read a JSON object; an error of this kind, which names the file, if it holds anything else.
+
+    Raises OSError: the file cannot be read.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # of JSON and of UTF-8
+        raise kind(f"{path} is damaged: {error}") from error
+    if not isinstance(found, dict):
+        raise kind(f"{path} is damaged: it must be an object")
+    return found
+
+
 def find_packed(folder: Path, *names: str) -> Path | None:
     """Find the first existing file of a folder, plain or packed."""
     for name, ending in itertools.product(names, _OPENERS):

@@ -2,7 +2,6 @@
 
 import functools
 import hashlib
-import json
 import os
 import platform
 import subprocess
@@ -12,8 +11,8 @@ from typing import Any
 
 from fairseq_plugins.common.cpu import cores
 from fairseq_plugins.common.dictionaries import count_symbols
-from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.extras import DISTRIBUTION
+from fairseq_plugins.common.files import require_object
 from fairseq_plugins.common.own_encodings import own_encodings
 from fairseq_plugins.common.root import PACKAGE, configs_folder
 
@@ -39,20 +38,10 @@ def describe_data(folder: Path) -> dict[str, Any]:
     Raises DataError: data.json is damaged.
     """
     path = folder / "data.json"
-    about = _read_object(path) if path.is_file() else {}
+    about = require_object(path) if path.is_file() else {}
     sizes = {one.name: count_symbols(one) for one in sorted(folder.glob("dict*.txt"))}
     size = sizes.get("dict.txt", sizes) or about.get("dictionary_size")
     return {**without_absolute_paths(about), "dictionary_size": size}
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text())
-    except ValueError as error:
-        raise DataError(f"{path} is damaged: {error}") from None
-    if not isinstance(content, dict):
-        raise DataError(f"{path} is damaged: it is not a JSON object")
-    return content
 
 
 def describe_all(folders: Mapping[str, Path]) -> dict[str, Any]:

@@ -17,11 +17,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.dictionaries import DICTIONARY_FILE, read_lines
 from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.common.files import require_object
 from fairseq_plugins.data.codes import WORD_END
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.merges import learn_merges
@@ -196,12 +197,9 @@ def _dictionary(words: Counter[str], encoder: "Encoder") -> "Dictionary":
 def _read_vocabulary(path: Path) -> dict[str, int]:
     from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 
-    try:
-        vocabulary: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is damaged: {error}") from error
-    if not isinstance(vocabulary, dict) or not all(type(i) is int for i in vocabulary.values()):
-        raise DataError(f"{path} is damaged: it must be an object with an id for each subword")
+    vocabulary = require_object(path)
+    if not all(type(i) is int for i in vocabulary.values()):
+        raise DataError(f"{path} is damaged: it must have a number for each subword")
     absent = [symbol for symbol in bytes_to_unicode().values() if symbol not in vocabulary]
     if absent:
         raise DataError(f"{path} is damaged: {len(absent)} of the 256 bytes have no id")

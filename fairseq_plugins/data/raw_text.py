@@ -1,12 +1,12 @@
 """Size of the raw text behind a split of a data folder."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.files import require_object
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ def read_raw_text(folder: Path, split: str, tokens: int) -> RawText:
     if not path.is_file():
         return RawText(why="the folder has no data.json")
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = require_object(path)
         return _read(about["raw"][split], about["splits"][split], tokens)
     except KeyError as error:
         return RawText(why=f"its data.json lacks {error}")
-    except (ValueError, TypeError) as error:
+    except TypeError as error:
         raise DataError(f"{path} is damaged: {error}") from error
 
 

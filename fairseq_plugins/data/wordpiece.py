@@ -24,6 +24,7 @@ from fairseq_plugins.common.dictionaries import (
 )
 from fairseq_plugins.common.errors import DataError, WorkError
 from fairseq_plugins.common.extras import install_command, is_installed
+from fairseq_plugins.common.files import require_object
 from fairseq_plugins.data.offsets import EncodedText
 
 if TYPE_CHECKING:
@@ -97,9 +98,9 @@ class WordPieceTokenizer:
                 f"WordPiece needs the library tokenizers; {install_command('wordpiece')}"
             )
         path, config = folder / TOKENIZER_FILE, folder / CONFIG_FILE
-        options = _read_json(config) if config.is_file() else {}
+        options = require_object(config) if config.is_file() else {}
         if path.is_file():
-            content = _read_json(path)
+            content = require_object(path)
             _check_agreement(path, content, options)
         else:
             path = folder / VOCABULARY_FILE
@@ -283,13 +284,3 @@ def _from_vocabulary(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
             "vocab": {token: number for number, token in enumerate(tokens)},
         },
     }
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # of JSON and of UTF-8
-        raise DataError(f"{path} is damaged: {error}") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path} is damaged: it must be an object")
-    return content

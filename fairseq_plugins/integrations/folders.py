@@ -1,6 +1,5 @@
 """Reading of config.json and weights in Hugging Face folders, as plain data."""
 
-import json
 import logging
 import re
 from collections.abc import Collection, Mapping
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from fairseq_plugins.common.checkpoints import read_tensors
 from fairseq_plugins.common.errors import CheckpointError
+from fairseq_plugins.common.files import require_object
 
 logger = logging.getLogger(__name__)
 
@@ -33,13 +33,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; CheckpointError with the path for a missing or damaged file."""
     if not path.is_file():
         raise CheckpointError(f"{path.parent} does not hold {path.name}")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is damaged: {error}") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path} is damaged: it must be an object")
-    return content
+    return require_object(path, CheckpointError)
 
 
 def find_weights(folder: Path) -> Path:

@@ -7,12 +7,12 @@ raw/<split>.json    the official file
 data.json           sources and settings
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.files import require_object
 
 SPLITS = ("train", "valid")
 # Required files beside data.json.
@@ -42,12 +42,10 @@ def read_description(folder: Path) -> dict[str, Any]:
     """
     path = folder / "data.json"
     try:
-        description: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        description = require_object(path)
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); {_HINT}") from error
-    except ValueError as error:
-        raise DataError(f"{path} is damaged: {error}") from error
-    request = description.get("request") if isinstance(description, dict) else None
+    request = description.get("request")
     if not isinstance(request, dict) or not {"version", "max_length"} <= request.keys():
         raise DataError(f"{folder} holds other data; {_HINT}")
     return description

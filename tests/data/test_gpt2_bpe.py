@@ -108,7 +108,7 @@ def test_a_missing_file_is_named(name: str, folder: Path, tmp_path: Path) -> Non
     ("name", "content", "message"),
     [
         ("encoder.json", b'{"!": 0, ', "encoder.json is damaged"),
-        ("encoder.json", b'["!"]', "an object with an id"),
+        ("encoder.json", b'["!"]', "it must be an object"),
         ("encoder.json", b'{"!": 0}', "255 of the 256 bytes have no id"),
         ("encoder.json", b"\xff", "encoder.json is damaged"),
         ("vocab.bpe", b"t h\n", "must begin with a line '#version'"),
