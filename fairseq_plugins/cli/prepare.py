@@ -9,40 +9,24 @@ from fairseq_plugins.common.data_commands import PROGRAM_COMMANDS
 from fairseq_plugins.common.parser import Parser
 
 PROGRAM = "fairseq-pe prepare"
-# What a script of scripts/ calls: the module with main(argv), and the words before its options.
+# By script of scripts/: what it calls, a module of the package with main(argv) and the words before
+# its options; and the data that it makes.
 PREPARATIONS = {
-    "prepare_toy": ("fairseq_plugins.data.prepare", "toy"),
-    "prepare_toy_mlm": ("fairseq_plugins.data.prepare_mlm", "toy"),
-    "prepare_toy_mt": ("fairseq_plugins.translation.prepare", "toy"),
-    "prepare_toy_glue": ("fairseq_plugins.glue.prepare_generated",),
-    "prepare_toy_squad": ("fairseq_plugins.evaluation.squad_command", "toy"),
-    "prepare_wikitext2": ("fairseq_plugins.data.prepare", "wikitext2"),
-    "prepare_wikitext103": ("fairseq_plugins.data.prepare", "wikitext103"),
-    "prepare_text_mlm": ("fairseq_plugins.data.prepare_mlm", "text"),
-    "prepare_wikitext103_mlm": ("fairseq_plugins.data.prepare_mlm", "wikitext103"),
-    "prepare_gpt2_bpe": ("fairseq_plugins.data.prepare_mlm", "gpt2_bpe"),
-    "prepare_parallel": ("fairseq_plugins.translation.prepare", "files"),
-    "prepare_wmt14_en_de": ("fairseq_plugins.translation.prepare", "wmt14"),
-    "prepare_glue": ("fairseq_plugins.glue.prepare",),
-    "prepare_squad": ("fairseq_plugins.evaluation.squad_command", "prepare"),
-    "prepare_start": ("fairseq_plugins.cli.prepare_start",),
-}
-ABOUT = {
-    "prepare_toy": "a generated language in which order matters; all is in here",
-    "prepare_toy_mlm": "the same in pieces",
-    "prepare_toy_mt": "a generated pair of languages",
-    "prepare_toy_glue": "two generated tasks of GLUE's kind",
-    "prepare_toy_squad": "generated questions",
-    "prepare_wikitext2": "WikiText-2, downloaded or --from DIR",
-    "prepare_wikitext103": "WikiText-103, downloaded or --from DIR",
-    "prepare_text_mlm": "any plain text --from DIR, of language models and masked ones alike",
-    "prepare_wikitext103_mlm": "WikiText-103 in GPT-2's pieces",
-    "prepare_gpt2_bpe": "GPT-2's pieces",
-    "prepare_parallel": "any pair of text files --from DIR",
-    "prepare_wmt14_en_de": "WMT14 English-German, downloaded or --from DIR",
-    "prepare_glue": "GLUE, downloaded or --from DIR",
-    "prepare_squad": "SQuAD, downloaded or --from DIR",
-    "prepare_start": "a published model to start from, installed or --from DIR",
+    "prepare_toy": ("data.prepare toy", "a generated language in which word order matters"),
+    "prepare_toy_mlm": ("data.prepare_mlm toy", "the same in pieces"),
+    "prepare_toy_mt": ("translation.prepare toy", "a generated pair of languages"),
+    "prepare_toy_glue": ("glue.prepare_generated", "two generated tasks of GLUE's kind"),
+    "prepare_toy_squad": ("evaluation.squad_command toy", "generated questions"),
+    "prepare_wikitext2": ("data.prepare wikitext2", "WikiText-2, downloaded or --from DIR"),
+    "prepare_wikitext103": ("data.prepare wikitext103", "WikiText-103, downloaded or --from DIR"),
+    "prepare_text_mlm": ("data.prepare_mlm text", "any text --from DIR, for all language models"),
+    "prepare_wikitext103_mlm": ("data.prepare_mlm wikitext103", "WikiText-103 in GPT-2's pieces"),
+    "prepare_gpt2_bpe": ("data.prepare_mlm gpt2_bpe", "GPT-2's pieces"),
+    "prepare_parallel": ("translation.prepare files", "any pair of text files --from DIR"),
+    "prepare_wmt14_en_de": ("translation.prepare wmt14", "WMT14, downloaded or --from DIR"),
+    "prepare_glue": ("glue.prepare", "GLUE, downloaded or --from DIR"),
+    "prepare_squad": ("evaluation.squad_command prepare", "SQuAD, downloaded or --from DIR"),
+    "prepare_start": ("cli.prepare_start", "a published model, installed or --from DIR"),
 }
 # One folder serves language models and masked ones.
 SAME: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -64,7 +48,7 @@ def find(words: Sequence[str]) -> tuple[str, int] | None:
 def get_parser() -> argparse.ArgumentParser:
     """Build the parser of `prepare`, whose subcommands have their own options."""
     lines = [
-        f"  {' '.join(typed.split()[1:]):<18} {ABOUT[script]}"
+        f"  {' '.join(typed.split()[1:]):<18} {PREPARATIONS[script][1]}"
         for script, typed in PROGRAM_COMMANDS.items()
     ]
     about = "Prepare a data folder, by default below data/, or a published model:"
@@ -96,5 +80,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         parser.error(f"which {args.what}? There is: {sources}")
     script, count = found
-    module, *words = PREPARATIONS[script]
-    return int(import_module(module).main([*words, *given[count:]]))
+    module, *words = PREPARATIONS[script][0].split()
+    return int(import_module(f"fairseq_plugins.{module}").main([*words, *given[count:]]))
