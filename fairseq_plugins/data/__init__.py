@@ -11,23 +11,12 @@ from fairseq_plugins.data.generated import (
     sentences_from,
     write_corpus,
 )
-from fairseq_plugins.data.sentences import (
-    KINDS,
-    Agreement,
-    Bracket,
-    Copy,
-    Phrase,
-    Sentence,
-    generate,
-)
+from fairseq_plugins.data.sentences import KINDS, Phrase, Sentence, generate
 
 __all__ = [
     "KINDS",
     "SENTENCES",
     "VERSION",
-    "Agreement",
-    "Bracket",
-    "Copy",
     "Phrase",
     "Sentence",
     "add_arguments",

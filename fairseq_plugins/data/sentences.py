@@ -11,9 +11,7 @@ patterns, most of one period: a small model learns a fixed lag within a few hund
 other kinds are harder. Strings of patterns and echoes are short and recur across the splits, since
 the rule is tested, not the string.
 
-A sentence keeps its structure, from which other tasks are derived: agreeing or contradicting pairs
-(subject and object exchanged, an ending changed), questions answered by a span, and translations
-with another phrase order.
+A statement has its phrases marked, for questions about them.
 """
 
 from collections.abc import Callable
@@ -25,7 +23,7 @@ from fairseq_plugins.data import lexicon
 
 @dataclass(frozen=True)
 class Phrase:
-    """tokens[start:end] with a role: subject, verb, object, modifier or aside."""
+    """tokens[start:end] with a role: subject, verb or object."""
 
     role: str
     start: int
@@ -33,40 +31,12 @@ class Phrase:
 
 
 @dataclass(frozen=True)
-class Agreement:
-    """The verb ending at index `ending` repeats the class of the article at index `article`."""
-
-    article: int
-    ending: int
-
-
-@dataclass(frozen=True)
-class Bracket:
-    """Indices of an opening bracket and of its closing bracket."""
-
-    open: int
-    close: int
-
-
-@dataclass(frozen=True)
-class Copy:
-    """tokens[target + i] == tokens[source + i] for i < length; the two may overlap."""
-
-    source: int
-    target: int
-    length: int
-
-
-@dataclass(frozen=True)
 class Sentence:
-    """A line of the corpus with annotations; all indices are into tokens."""
+    """A line of the corpus, with the phrases of a statement or chain."""
 
     kind: str
     tokens: tuple[str, ...]
     phrases: tuple[Phrase, ...] = ()
-    agreements: tuple[Agreement, ...] = ()
-    brackets: tuple[Bracket, ...] = ()
-    copies: tuple[Copy, ...] = ()
 
 
 class _Draft:
@@ -76,9 +46,6 @@ class _Draft:
         self.rng = rng
         self.tokens: list[str] = []
         self.phrases: list[Phrase] = []
-        self.agreements: list[Agreement] = []
-        self.brackets: list[Bracket] = []
-        self.copies: list[Copy] = []
 
     def add(self, *words: str) -> int:
         """Append words and return the index of the first."""
@@ -90,14 +57,7 @@ class _Draft:
 
     def finish(self, kind: str) -> Sentence:
         self.add(lexicon.STOP)
-        return Sentence(
-            kind,
-            tuple(self.tokens),
-            tuple(self.phrases),
-            tuple(self.agreements),
-            tuple(self.brackets),
-            tuple(self.copies),
-        )
+        return Sentence(kind, tuple(self.tokens), tuple(self.phrases))
 
     def noun_phrase(self, noun_class: int, adjectives: int) -> int:
         """Append article, adjectives and noun; return the article's index."""
@@ -107,21 +67,20 @@ class _Draft:
         return article
 
     def verb_for(self, article: int) -> None:
-        """Append a verb whose ending agrees with a preceding article."""
+        """Append a verb, marked with its ending, which agrees with a preceding article."""
         noun_class = lexicon.ARTICLES.index(self.tokens[article])
-        self.add(self.rng.choice(lexicon.VERBS))
-        self.agreements.append(Agreement(article, self.add(lexicon.ENDINGS[noun_class])))
+        start = self.add(self.rng.choice(lexicon.VERBS), lexicon.ENDINGS[noun_class])
+        self.mark("verb", start)
 
     def modifier(self) -> None:
-        start = self.add(self.rng.choice(lexicon.PREPOSITIONS))
+        self.add(self.rng.choice(lexicon.PREPOSITIONS))
         self.noun_phrase(self.any_class(), adjectives=1)
-        self.mark("modifier", start)
 
     def bracketed(self, write_inside: Callable[[], None]) -> None:
         opening, closing = self.rng.choice(lexicon.BRACKETS)
-        start = self.add(opening)
+        self.add(opening)
         write_inside()
-        self.brackets.append(Bracket(start, self.add(closing)))
+        self.add(closing)
 
     def any_class(self) -> int:
         return self.rng.randrange(len(lexicon.ARTICLES))
@@ -134,14 +93,10 @@ def statement(rng: Random) -> Sentence:
     draft.mark("subject", subject)
     for _ in range(rng.randint(1, 3)):
         if rng.random() < 0.3:
-            start = len(draft.tokens)
             draft.bracketed(draft.modifier)
-            draft.mark("aside", start)
         else:
             draft.modifier()
-    start = len(draft.tokens)
     draft.verb_for(subject)
-    draft.mark("verb", start)
     start = draft.noun_phrase(draft.any_class(), adjectives=rng.randint(1, 2))
     draft.mark("object", start)
     return draft.finish("statement")
@@ -156,9 +111,7 @@ def chain(rng: Random) -> Sentence:
         draft.mark("subject", articles[-1])
     draft.add(lexicon.RESPECTIVELY)
     for article in articles:
-        start = len(draft.tokens)
         draft.verb_for(article)
-        draft.mark("verb", start)
     return draft.finish("chain")
 
 
@@ -188,7 +141,6 @@ def pattern(rng: Random) -> Sentence:
     start = draft.add(*rng.sample(lexicon.BEATS, period))
     repeated = rng.randint(3 * period, 6 * period)
     draft.add(*(draft.tokens[start + i % period] for i in range(repeated)))
-    draft.copies.append(Copy(start, start + period, repeated))
     return draft.finish("pattern")
 
 
@@ -197,9 +149,7 @@ def echo(rng: Random) -> Sentence:
     draft = _Draft(rng)
     draft.add(lexicon.SAY)
     words = rng.sample(lexicon.BEATS, rng.randint(3, 6))
-    source = draft.add(*words)
-    draft.add(lexicon.AGAIN)
-    draft.copies.append(Copy(source, draft.add(*words), len(words)))
+    draft.add(*words, lexicon.AGAIN, *words)
     return draft.finish("echo")
 
 
