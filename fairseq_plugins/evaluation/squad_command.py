@@ -84,7 +84,7 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
 
 def _evaluate(args: argparse.Namespace) -> None:
     squad = read_squad(args.dataset, args.version)
-    predictions = _read_table(args.predictions, str, "text")
+    predictions = parse_json(read_bytes(args.predictions), args.predictions, dict[str, str])
     probabilities = None
     if args.no_answer is not None:
         if squad.version != "2.0":
@@ -94,22 +94,10 @@ def _evaluate(args: argparse.Namespace) -> None:
     print(json.dumps(result, indent=2))
 
 
-def _read_table(path: Path, kind: type | tuple[type, ...], name: str) -> dict[str, Any]:
-    """Read a JSON object with values of one type."""
-    table = parse_json(read_bytes(path), path)
-    if not isinstance(table, dict):
-        raise DataError(f"{path}: must be an object {{id: {name}}}, but is {table!r:.60} instead")
-    for key, value in table.items():
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise DataError(f"{path}: {key!r} must have a {name}, but has {value!r:.60} instead")
-    return table
-
-
 def _read_probabilities(path: Path, questions: Sequence[Question]) -> dict[str, float]:
-    table = _read_table(path, (int, float), "probability")
+    table: dict[str, float] = parse_json(read_bytes(path), path, dict[str, float])
     for question in questions:
-        value = table.get(question.id)
-        if value is None or math.isnan(value):
+        if math.isnan(table.get(question.id, math.nan)):
             raise DataError(f"{path}: must have a number for every question, not for {question.id}")
     return table
 

@@ -5,24 +5,25 @@
 where only v2.0 has "is_impossible", and "answer_start" counts characters.
 """
 
-import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from fairseq_plugins.common import files
 from fairseq_plugins.common.errors import DataError
 
 VERSIONS = ("1.1", "2.0")
-_KINDS = {str: "a string", int: "an integer", list: "a list", dict: "an object", bool: "a boolean"}
 
 
 @dataclass(frozen=True)
 class Answer:
     """The text at context[start : start + len(text)]."""
 
-    text: str
-    start: int
+    text: Annotated[str, Field(min_length=1)]
+    start: Annotated[int, Field(ge=0, validation_alias="answer_start")]
 
     @property
     def end(self) -> int:
@@ -35,8 +36,9 @@ class Question:
     """A question with its gold answers, none for an impossible one (v2.0)."""
 
     id: str
-    text: str
+    text: Annotated[str, Field(validation_alias="question")]
     answers: tuple[Answer, ...]
+    is_impossible: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,24 @@ class Paragraph:
     """A text with its questions."""
 
     context: str
-    questions: tuple[Question, ...]
+    questions: Annotated[tuple[Question, ...], Field(validation_alias="qas")]
+
+
+@dataclass(frozen=True)
+class _Article:
+    paragraphs: tuple[Paragraph, ...]
+
+
+@dataclass(frozen=True)
+class _Content:
+    data: tuple[_Article, ...]
+
+    def questions(self) -> Iterator[tuple[str, Paragraph, Question]]:
+        """Yield each question with its place in the file."""
+        for i, article in enumerate(self.data):
+            for j, paragraph in enumerate(article.paragraphs):
+                for k, question in enumerate(paragraph.questions):
+                    yield f"data[{i}].paragraphs[{j}].qas[{k}]", paragraph, question
 
 
 @dataclass(frozen=True)
@@ -72,23 +91,22 @@ def read_squad(path: Path, version: str | None = None) -> SquadFile:
         DataError: the file is invalid; the message names the line or the field.
     """
     raw = read_bytes(path)
-    content = parse_json(raw, path)
-    found = "2.0" if _mentions_impossible(_listed(content, "data")) else "1.1"
-    parser = _Parser(str(path), found)
-    articles = parser.field(content, "data", list)
+    content: _Content = parse_json(raw, path, _Content)
+    asked = [*content.questions()]
+    if not asked:
+        raise DataError(f"{path}: holds no question")
+    found = "2.0" if any(one.is_impossible is not None for *_, one in asked) else "1.1"
     if version not in (None, found):
         raise DataError(
             f"{path}: must be SQuAD v{version}, but is v{found} instead: "
             f"'is_impossible' {'occurs' if found == '2.0' else 'is missing'}"
         )
-    paragraphs = []
-    for i, article in enumerate(articles):
-        where = f"data[{i}]"
-        for j, paragraph in enumerate(parser.field(article, "paragraphs", list, where)):
-            paragraphs.append(parser.paragraph(paragraph, f"{where}.paragraphs[{j}]"))
-    if not parser.ids:
-        raise DataError(f"{path}: holds no question")
-    return SquadFile(found, tuple(paragraphs), raw)
+    ids: set[str] = set()
+    for place, paragraph, question in asked:
+        if problem := _problem(paragraph.context, question, found, ids):
+            raise DataError(f"{path}: {place}.{problem}")
+        ids.add(question.id)
+    return SquadFile(found, tuple(p for one in content.data for p in one.paragraphs), raw)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -103,104 +121,39 @@ def read_bytes(path: Path) -> bytes:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def parse_json(raw: bytes, path: Path) -> Any:
-    """Parse the content of a JSON file.
+def parse_json(raw: bytes, path: Path, kind: Any) -> Any:
+    """Parse the content of a JSON file as a value of a type.
 
     Raises:
-        DataError: the content is not JSON; the message names file and line.
+        DataError: the content is not JSON, or of another type; the message names the file, and the
+            line or the field.
     """
     try:
-        return json.loads(raw.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise DataError(f"{path}, line {line}: is not UTF-8: {error.reason}") from error
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"{path}, line {error.lineno}, column {error.colno}: is not JSON: {error.msg} "
-            f"(character {error.pos} of {len(error.doc)})"
-        ) from error
+        return TypeAdapter(kind).validate_json(raw, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = "".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in first["loc"])
+        but = f", but is {first['input']!r:.60}" if first["type"] not in _NO_INPUT else ""
+        where = ": ".join(filter(None, (str(path), place.lstrip("."), first["msg"])))
+        raise DataError(f"{where}{but}") from error
 
 
-def _mentions_impossible(articles: list[Any]) -> bool:
-    """Return whether a question has the field "is_impossible" of v2.0, ignoring other errors."""
-    return any(
-        isinstance(question, dict) and "is_impossible" in question
-        for article in articles
-        for paragraph in _listed(article, "paragraphs")
-        for question in _listed(paragraph, "qas")
-    )
+_NO_INPUT = ("missing", "json_invalid")  # errors that are not about a value
 
 
-def _listed(value: Any, name: str) -> list[Any]:
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
-
-
-def _is_text(value: str) -> bool:
-    r"""Return whether a string is valid UTF-8; a lone JSON escape like \ud83d is not."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-class _Parser:
-    """A parser of one file's parts, with the `ids` seen so far."""
-
-    def __init__(self, file: str, version: str) -> None:
-        self.file, self.version = file, version
-        self.ids: set[str] = set()
-
-    def field(self, value: Any, name: str, kind: type, where: str = "") -> Any:
-        """Return value[name], checked to be of a type."""
-        if not isinstance(value, dict):
-            location = f"{self.file}: {where}" if where else self.file
-            raise DataError(f"{location} must be an object, but is {value!r:.60} instead")
-        full = f"{self.file}: {where}.{name}" if where else f"{self.file}: {name}"
-        if name not in value:
-            raise DataError(f"{full} is missing")
-        found = value[name]
-        if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-            raise DataError(f"{full} must be {_KINDS[kind]}, but is {found!r:.60} instead")
-        if isinstance(found, str) and not _is_text(found):
-            raise DataError(f"{full} must be text, but has half of a surrogate pair: {found!r:.60}")
-        return found
-
-    def paragraph(self, value: Any, where: str) -> Paragraph:
-        context = self.field(value, "context", str, where)
-        questions = self.field(value, "qas", list, where)
-        read = (self.question(q, context, f"{where}.qas[{k}]") for k, q in enumerate(questions))
-        return Paragraph(context, tuple(read))
-
-    def question(self, value: Any, context: str, where: str) -> Question:
-        name = self.field(value, "id", str, where)
-        if name in self.ids:
-            raise DataError(f"{self.file}: {where}.id must be unique, but {name!r} came before")
-        self.ids.add(name)
-        text = self.field(value, "question", str, where)
-        answers = tuple(
-            self.answer(answer, context, f"{where}.answers[{i}]")
-            for i, answer in enumerate(self.field(value, "answers", list, where))
-        )
-        impossible = self.version == "2.0" and self.field(value, "is_impossible", bool, where)
-        if impossible == bool(answers):
-            raise DataError(
-                f"{self.file}: {where}.answers must be "
-                f"{'empty where is_impossible is true' if impossible else 'at least one'}, "
-                f"but there are {len(answers)}"
+def _problem(context: str, question: Question, version: str, ids: set[str]) -> str:
+    """Describe the first fault of a question beside its types, from its field on; "" for none."""
+    if question.id in ids:
+        return f"id must be unique, but {question.id!r} came before"
+    if version == "2.0" and question.is_impossible is None:
+        return "is_impossible is missing"
+    if bool(question.is_impossible) == bool(question.answers):
+        must = "empty where is_impossible is true" if question.answers else "at least one"
+        return f"answers must be {must}, but there are {len(question.answers)}"
+    for number, answer in enumerate(question.answers):
+        if (found := context[answer.start : answer.end]) != answer.text:
+            return (
+                f"answers[{number}].answer_start must be the position of {answer.text!r:.60}, "
+                f"but at {answer.start} the context has {found!r:.60}"
             )
-        return Question(name, text, answers)
-
-    def answer(self, value: Any, context: str, where: str) -> Answer:
-        text = self.field(value, "text", str, where)
-        start = self.field(value, "answer_start", int, where)
-        if not text:
-            raise DataError(f"{self.file}: {where}.text must not be empty")
-        found = context[start : start + len(text)] if start >= 0 else ""
-        if found != text:
-            raise DataError(
-                f"{self.file}: {where}.answer_start must be the position of {text!r:.60}, "
-                f"but at {start} the context has {found!r:.60}"
-            )
-        return Answer(text, start)
+    return ""
