@@ -1,5 +1,6 @@
 """GLUE's metrics, in percent, computed by scikit-learn and SciPy."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,46 +11,24 @@ from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 from fairseq_plugins.glue.tasks import GlueTask
 
 
-def matthews(targets: Sequence[str], predictions: Sequence[str]) -> float:
-    """Compute Matthews' correlation of two classes; 0 for constant predictions."""
-    return 100 * float(matthews_corrcoef(targets, predictions))
+def _correlation(function: Callable[..., Any]) -> Callable[..., float]:
+    """Return a correlation that is 0 where one side is constant."""
+
+    def correlation(targets: Sequence[float], predictions: Sequence[float]) -> float:
+        is_constant = np.ptp(targets) == 0 or np.ptp(predictions) == 0
+        return 0.0 if is_constant else float(function(targets, predictions).statistic)
+
+    return correlation
 
 
-def accuracy(targets: Sequence[str], predictions: Sequence[str]) -> float:
-    """Compute the per cent of correct predictions."""
-    return 100 * float(accuracy_score(targets, predictions))
-
-
-def f1(targets: Sequence[str], predictions: Sequence[str], positive: str) -> float:
-    """Compute F1 of the class `positive`; 0 if it neither occurs nor is predicted."""
-    scores = f1_score(targets, predictions, labels=[positive], average=None, zero_division=0.0)
-    return 100 * float(scores[0])
-
-
-def pearson(targets: Sequence[float], predictions: Sequence[float]) -> float:
-    """Compute Pearson's correlation; 0 where one side is constant."""
-    return _correlation(pearsonr, targets, predictions)
-
-
-def spearman(targets: Sequence[float], predictions: Sequence[float]) -> float:
-    """Compute Spearman's correlation; 0 where one side is constant."""
-    return _correlation(spearmanr, targets, predictions)
-
-
-def _correlation(
-    function: Callable[..., Any], targets: Sequence[float], predictions: Sequence[float]
-) -> float:
-    if np.ptp(targets) == 0 or np.ptp(predictions) == 0:
-        return 0.0
-    return 100 * float(function(targets, predictions).statistic)
-
-
+# Matthews' correlation is 0 for constant predictions, F1 for a class that neither occurs nor is
+# predicted.
 METRICS: dict[str, Callable[..., float]] = {
-    "matthews": matthews,
-    "accuracy": accuracy,
-    "f1": f1,
-    "pearson": pearson,
-    "spearman": spearman,
+    "matthews": matthews_corrcoef,
+    "accuracy": accuracy_score,
+    "f1": functools.partial(f1_score, average="macro", zero_division=0.0),  # of `labels`
+    "pearson": _correlation(pearsonr),
+    "spearman": _correlation(spearmanr),
 }
 
 
@@ -71,6 +50,6 @@ def score(task: GlueTask, targets: Sequence[Any], predictions: Sequence[Any]) ->
         raise ValueError("`predictions` must be finite, but some are not.")
     result = {}
     for name in task.metrics:
-        options = {"positive": task.positive} if name == "f1" else {}
-        result[name] = METRICS[name](targets, predictions, **options)
+        options = {"labels": [task.positive]} if name == "f1" else {}
+        result[name] = 100 * float(METRICS[name](targets, predictions, **options))
     return result

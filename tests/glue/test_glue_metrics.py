@@ -5,34 +5,43 @@ import math
 import pytest
 
 from fairseq_plugins.glue import metrics
-from fairseq_plugins.glue.tasks import TASKS
+from fairseq_plugins.glue.tasks import TASKS, GlueTask, Labels
 
 TARGETS = ["1", "1", "1", "1", "0", "0"]
 GUESSES = ["1", "1", "1", "0", "1", "0"]  # 3 true positives, 1 false, 1 missed, 1 true negative
 
 
+def score(metric, targets, predictions, positive="1"):
+    is_number = isinstance(targets[0], float)
+    labels = Labels() if is_number else Labels(("0", "1"))
+    task = GlueTask("task", (), labels, (metric,), positive=positive)
+    return metrics.score(task, targets, predictions)[metric]
+
+
 def test_classes():
-    assert metrics.accuracy(TARGETS, GUESSES) == pytest.approx(100 * 4 / 6)
-    assert metrics.f1(TARGETS, GUESSES, "1") == pytest.approx(100 * 2 * 3 / (2 * 3 + 1 + 1))
-    assert metrics.f1(TARGETS, GUESSES, "0") == pytest.approx(100 * 2 * 1 / (2 * 1 + 1 + 1))
+    assert score("accuracy", TARGETS, GUESSES) == pytest.approx(100 * 4 / 6)
+    assert score("f1", TARGETS, GUESSES) == pytest.approx(100 * 2 * 3 / (2 * 3 + 1 + 1))
+    assert score("f1", TARGETS, GUESSES, "0") == pytest.approx(100 * 2 * 1 / (2 * 1 + 1 + 1))
     # (tp tn - fp fn) / sqrt((tp+fp)(tp+fn)(tn+fp)(tn+fn))
-    assert metrics.matthews(TARGETS, GUESSES) == pytest.approx(100 * (3 - 1) / math.sqrt(64))
+    assert score("matthews", TARGETS, GUESSES) == pytest.approx(100 * (3 - 1) / math.sqrt(64))
 
 
 def test_numbers():
     targets, guesses = [0.0, 1.0, 2.0, 3.0], [1.0, 0.0, 2.0, 10.0]
     # deviations (-1.5, -0.5, 0.5, 1.5) and (-2.25, -3.25, -1.25, 6.75): products sum to 14.5
     expected = 14.5 / math.sqrt(5 * (2.25**2 + 3.25**2 + 1.25**2 + 6.75**2))
-    assert metrics.pearson(targets, guesses) == pytest.approx(100 * expected)
+    assert score("pearson", targets, guesses) == pytest.approx(100 * expected)
     # ranks differ by 1, 1, 0, 0: 1 - 6 * 2 / (4 * 15)
-    assert metrics.spearman(targets, guesses) == pytest.approx(80)
+    assert score("spearman", targets, guesses) == pytest.approx(80)
 
 
 def test_predictions_that_are_all_the_same():
-    assert metrics.matthews(TARGETS, ["1"] * 6) == 0
-    assert metrics.f1(TARGETS, ["0"] * 6, "1") == 0
-    assert metrics.f1(["0", "0"], ["0", "0"], "1") == 0
-    assert metrics.pearson([1.0, 2.0], [3.0, 3.0]) == metrics.spearman([1.0, 2.0], [3.0, 3.0]) == 0
+    assert score("matthews", TARGETS, ["1"] * 6) == 0
+    assert score("f1", TARGETS, ["0"] * 6) == 0
+    assert score("f1", ["0", "0"], ["0", "0"]) == 0
+    assert (
+        score("pearson", [1.0, 2.0], [3.0, 3.0]) == score("spearman", [1.0, 2.0], [3.0, 3.0]) == 0
+    )
 
 
 def test_each_task_has_its_official_metrics():
