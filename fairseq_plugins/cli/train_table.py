@@ -10,7 +10,7 @@ from pathlib import Path
 from fairseq_plugins.cli import analyse, table_options, table_pages
 from fairseq_plugins.cli.table_options import SCRIPTS
 from fairseq_plugins.cli.table_pages import CLAIMS, PAGES, RECIPES
-from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.extras import install_command, is_installed
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import (
@@ -79,12 +79,16 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     args = parser.parse_args(given)
     try:
         _check_options(args, is_paper=name == PAPER)
-    except OptionError as error:
+        return _make(root, name, args)
+    except (OptionError, DataError) as error:
         parser.error(str(error))
+
+
+def _make(root: Path, name: str, args: argparse.Namespace) -> int:
     if name == PAPER:
         from fairseq_plugins.runner import paper
 
-        return paper.make(root, args, parser.error)
+        return paper.make(root, args)
     if args.srun:
         from fairseq_plugins.runner.interruption import hold_back_signals
 
@@ -92,7 +96,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     # Only now, because this imports PyTorch and fairseq, which takes seconds.
     from fairseq_plugins.runner import table_command
 
-    return table_command.make(root, SCRIPTS[name], args, parser.error)
+    return table_command.make(root, SCRIPTS[name], args)
 
 
 def _check_options(args: argparse.Namespace, *, is_paper: bool) -> None:

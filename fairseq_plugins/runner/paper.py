@@ -3,10 +3,10 @@
 import argparse
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.files import read_object
 from fairseq_plugins.common.root import configs_folder, root_folder
 from fairseq_plugins.experiments import EXPERIMENTS
@@ -83,10 +83,10 @@ def _timing_jobs(root: Path, args: argparse.Namespace, gpus: int) -> list[Job]:
     return [Job(name, folder, words, min(1, gpus), alone=args.scale != "toy")]
 
 
-def make(root: Path, args: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> int:
+def make(root: Path, args: argparse.Namespace) -> int:
     """Make all tables of a paper, submit them, or print their cost; return the exit status.
 
-    args: of `table_options.get_paper_parser`. refuse: called with the message for a wrong option.
+    args: of `table_options.get_paper_parser`. Raises OptionError: a wrong one.
     """
     try:
         cost_estimates.check_rate(args.tflops)
@@ -95,7 +95,7 @@ def make(root: Path, args: argparse.Namespace, refuse: Callable[[str], NoReturn]
             for planned in tables:
                 check_ready(root, planned, force=False, jobs=0)
     except (ValueError, OSError) as error:
-        refuse(str(error))
+        raise OptionError(str(error)) from None
     gpus = max(one.devices.gpus for planned in tables for one in planned)
     options = RunOptions(jobs=args.jobs, max_running=args.max_running, keep=args.keep)
     if args.dry_run:

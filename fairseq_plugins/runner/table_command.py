@@ -3,14 +3,13 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 import torch
 
-from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.root import configs_folder
 from fairseq_plugins.experiments import EXPERIMENTS, may_start_published
 from fairseq_plugins.experiments.base import Scale
@@ -33,17 +32,15 @@ from fairseq_plugins.runner.run_state import (
 from fairseq_plugins.runner.studies import check_own_data, requested_study, study_options
 
 
-def make(
-    root: Path, table: Table, args: argparse.Namespace, refuse: Callable[[str], NoReturn]
-) -> int:
+def make(root: Path, table: Table, args: argparse.Namespace) -> int:
     """Run the command with options of `table_options.get_parser`; return the exit status.
 
-    refuse: called with the message for wrong options or data.
+    Raises OptionError, DataError: wrong options or data, found before anything starts.
     """
     try:
         scale, devices, planned = _plan(root, table, args)
     except COMPOSITION_ERRORS as error:
-        refuse(in_a_line(error))
+        raise OptionError(in_a_line(error)) from None
     options = RunOptions(
         force=args.force,
         missing_checkpoints=args.missing_checkpoints,
@@ -53,34 +50,27 @@ def make(
         stage=args.stage,
         job=devices.job if args.srun else None,
     )
-    try:
-        if args.dry_run:
-            jobs = slurm_submission.make_jobs(root, [planned], options) if args.slurm else None
-            return _print(table_run.dry_run(planned, scale, jobs))
-        if args.phases:
-            return _print([phase_times.phase_table(root, planned)])
-        to_make = planned if args.force or args.render else _not_done(root, planned, args)
-        if args.render:
-            report = table_run.get_report(root, table, scale, planned)
-            if reason := table_run.why_empty(report):
-                refuse(f"`--name` must be that of a study with results, but {reason}")
-        if args.render or not to_make:
-            table_run.render(root, table, scale, planned)
-            return 0
-        jobs_at_once = _check_start(root, to_make, devices, args, refuse)
-        if args.slurm:
-            return slurm_submission.submit(root, [to_make], options)
-        return table_run.run_table(root, table, scale, to_make, replace(options, jobs=jobs_at_once))
-    except DataError as error:  # found before anything starts
-        refuse(str(error))
+    if args.dry_run:
+        jobs = slurm_submission.make_jobs(root, [planned], options) if args.slurm else None
+        return _print(table_run.dry_run(planned, scale, jobs))
+    if args.phases:
+        return _print([phase_times.phase_table(root, planned)])
+    to_make = planned if args.force or args.render else _not_done(root, planned, args)
+    if args.render:
+        report = table_run.get_report(root, table, scale, planned)
+        if reason := table_run.why_empty(report):
+            raise OptionError(f"`--name` must be that of a study with results, but {reason}")
+    if args.render or not to_make:
+        table_run.render(root, table, scale, planned)
+        return 0
+    jobs_at_once = _check_start(root, to_make, devices, args)
+    if args.slurm:
+        return slurm_submission.submit(root, [to_make], options)
+    return table_run.run_table(root, table, scale, to_make, replace(options, jobs=jobs_at_once))
 
 
 def _check_start(
-    root: Path,
-    to_make: Sequence[PlannedRun],
-    devices: Devices,
-    args: argparse.Namespace,
-    refuse: Callable[[str], NoReturn],
+    root: Path, to_make: Sequence[PlannedRun], devices: Devices, args: argparse.Namespace
 ) -> int:
     """Check that runs can start; return how many run side by side."""
     again = args.force or args.missing_checkpoints
@@ -93,7 +83,7 @@ def _check_start(
             root, to_make, force=again, jobs=jobs if trains_here else 0, keep=args.keep
         )
     except (ValueError, OSError) as error:
-        refuse(str(error))
+        raise OptionError(str(error)) from None
     return jobs
 
 

@@ -39,9 +39,8 @@ def test_predictions_that_are_all_the_same():
     assert score("matthews", TARGETS, ["1"] * 6) == 0
     assert score("f1", TARGETS, ["0"] * 6) == 0
     assert score("f1", ["0", "0"], ["0", "0"]) == 0
-    assert (
-        score("pearson", [1.0, 2.0], [3.0, 3.0]) == score("spearman", [1.0, 2.0], [3.0, 3.0]) == 0
-    )
+    for metric in ("pearson", "spearman"):
+        assert score(metric, [1.0, 2.0], [3.0, 3.0]) == 0
 
 
 def test_each_task_has_its_official_metrics():

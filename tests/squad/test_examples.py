@@ -48,7 +48,7 @@ def test_truncated(write: Write) -> None:
     with pytest.raises(DataError, match=rf"{re.escape(str(path))}: Invalid JSON: .* at line"):
         read_squad(path)
     path.write_bytes(b'{"data":\n"\xff"}')
-    with pytest.raises(DataError, match="invalid unicode .* at line 2"):
+    with pytest.raises(DataError, match=r"invalid unicode .* at line 2"):
         read_squad(path)
     with pytest.raises(DataError, match="cannot be read"):
         read_squad(path.with_name("absent.json"))
