@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.provenance import describe_data, different_folders, missing_data
 from fairseq_plugins.common.root import configs_folder, from_root, root_folder
@@ -105,10 +107,10 @@ def _task_of_data(args: argparse.Namespace, root: Path, table: Table) -> dict[st
     return {f"task.{key}": value for key, value in options.items() if value != recipe[key]}
 
 
-def _setting(override: str) -> tuple[str, str]:
-    """Return the key and the value of a Hydra override."""
-    key, _, value = override.partition("=")
-    return key.lstrip("+"), value
+def _setting(override: str) -> tuple[str, Any]:
+    """Return the key and the value of a Hydra override, which is the same for 1e-3 and 0.001."""
+    parsed = OverridesParser.create().parse_override(override)
+    return parsed.key_or_group, parsed.value()
 
 
 def _recorded(root: Path, table: Table, name: str | None) -> list[_Recorded]:

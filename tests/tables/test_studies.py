@@ -257,6 +257,13 @@ def test_a_new_row_with_another_setting_is_refused(root, configs, capsys):
     assert main([*words, *other, *data, "--force"], root) == 0
 
 
+def test_settings_are_the_same_where_their_values_are(root, configs, capsys):
+    work(root, planned(configs, Study("mine", ("optimization.lr=[1e-3]",)))[:1])
+    words = ["table2", "--name", "mine", "--scale", "toy", "--rows", "rope", "--dry-run"]
+    assert main([*words, "--set", "++optimization.lr=[0.001]"], root) == 0
+    assert "differ" not in capsys.readouterr().err
+
+
 def test_the_refusal_of_a_new_row_says_which_settings_differ(root, configs, capsys):
     work(root, planned(configs)[:1])
     words = ["table2", "--name", "mine", "--scale", "toy", "--rows", "rope"]
