@@ -31,8 +31,8 @@ class Report(TableFolder):
         """The page's path below the root."""
         return self.folder.with_name(f"{self.name}.md")
 
-    def make(self) -> list[str]:
-        """Write the page and draw its figures; return sentences on results left out.
+    def make(self) -> TableResults:
+        """Write the page and draw its figures; return the results that they show.
 
         Repeats if another process wrote a result meanwhile, whose page this one may have replaced.
         """
@@ -42,7 +42,7 @@ class Report(TableFolder):
             self._draw(found.shown)
             self._write(found)
             if self.files() == before:
-                return [*found.left_out]
+                return found
 
     def write(self) -> None:
         """Write the page without its figures; none of a study that has nothing to show."""
@@ -85,9 +85,9 @@ class Report(TableFolder):
                 page = figure_page(self.shown_table, figure, self.name, shown, is_study=of_study)
                 page.write(folder / figure.name / f"{self.name}.md")
 
-    def text(self) -> str:
-        """Write the ranking column for a terminal: paper, ours and difference."""
-        judged = self.read().judged
+    def text(self, found: TableResults) -> str:
+        """Format the ranking column for a terminal: paper, ours and difference."""
+        judged = found.judged
         column, is_printed = self.table.ranked_by, self.shown_table.is_printed
         numbers = {at: line.numbers[column.metric] for at, line in lines_of(judged).items()}
         words = ("paper", "ours", "diff") if is_printed else ("ours",)
@@ -127,7 +127,7 @@ def write_table_pages(root: Path, say: Callable[[str], None]) -> list[Path]:
 
 
 def _write(report: Report) -> tuple[Path, list[str]]:
-    return report.page, report.make()
+    return report.page, [*report.make().left_out]
 
 
 def write_correlations_page(root: Path, scale: str) -> Path | None:

@@ -56,12 +56,10 @@ def make(root: Path, table: Table, args: argparse.Namespace) -> int:
     if args.phases:
         return _print([phase_times.phase_table(root, planned)])
     to_make = planned if args.force or args.render else _not_done(root, planned, args)
-    if args.render:
-        report = table_run.get_report(root, table, scale, planned)
-        if reason := table_run.why_empty(report):
-            raise OptionError(f"`--name` must be that of a study with results, but {reason}")
     if args.render or not to_make:
-        table_run.render(root, table, scale, planned)
+        report = table_run.get_report(root, table, scale, planned)
+        if reason := table_run.render(report, planned):
+            raise OptionError(f"`--name` must be that of a study with results, but {reason}")
         return 0
     jobs_at_once = _check_start(root, to_make, devices, args)
     if args.slurm:

@@ -75,29 +75,32 @@ def get_report(root: Path, table: Table, scale: Scale, planned: Sequence[Planned
     return Report(root, table, scale, planned[0].run.study if planned else None)
 
 
-def why_empty(report: Report) -> str:
-    """Say why a page would show nothing; that of a scale always has the paper's numbers."""
-    if report.study is None or (found := report.read()).shown:
-        return ""
-    if not report.files():
-        return f"{report.folder} has none"
-    return f"{report.folder} has no results of these settings: {' '.join(found.left_out)}"
+def render(report: Report, planned: Sequence[PlannedRun]) -> str:
+    """Write the pages and figures of a table and of those it starts from, and print the table.
 
-
-def render(root: Path, table: Table, scale: Scale, planned: Sequence[PlannedRun]) -> None:
-    """Write the pages and figures of a table and of those it starts from, and print the table."""
-    report = get_report(root, table, scale, planned)
+    Returns the reason why nothing is written, of a study that has nothing to show; else "".
+    """
+    if report.study is not None and not (found := report.read()).shown:
+        if not report.files():
+            return f"{report.folder} has none"
+        return f"{report.folder} has no results of these settings: {' '.join(found.left_out)}"
     before = {one.run.table: one for run in planned for one in run.ancestors}
-    scales = {name: one.experiment.scales[one.run.scale] for name, one in before.items()}
-    for each in (report, *(Report(root, TABLES[name], own) for name, own in scales.items())):
-        for sentence in each.make():
+    others = [
+        Report(report.root, TABLES[name], one.experiment.scales[one.run.scale])
+        for name, one in before.items()
+    ]
+    for each in (*others, report):
+        found = each.make()
+        for sentence in found.left_out:
             print(f"Left out of {each.page}: {sentence}", file=sys.stderr)
     where = (
         "in the paper and, at scale {}, ours" if report.shown_table.is_printed else "at scale {}"
     )
-    heading = f"{table.source}: {table.ranked_by.label} {where.format(scale.name)}"
+    heading = f"{report.table.source}: {report.table.ranked_by.label} "
+    heading += where.format(report.scale.name)
     heading += f", study {report.study.name}" if report.study else ""
-    print(f"\n{heading}\n\n{report.text()}\n\n{PAGE_PREFIX}{report.page}")
+    print(f"\n{heading}\n\n{report.text(found)}\n\n{PAGE_PREFIX}{report.page}")
+    return ""
 
 
 @contextmanager
@@ -194,8 +197,7 @@ def run_table(
             interruption.check()
         failures = [failure for one in planned if (failure := outcomes.get(one.run))]
         try:
-            if not why_empty(report):
-                render(root, table, scale, planned)
+            render(report, planned)
         except (OSError, DataError) as error:
             failures.append(Failure(report.page.as_posix(), str(error), None))
     except KeyboardInterrupt as stop:

@@ -316,7 +316,7 @@ def test_report_leaves_out_results_of_another_experiment(root, make_result):
     assert "`rope-linear-s1`, made by another experiment" in page
     assert "there is no row removed" in page
     assert row_of(page, "RoPE (`rope`)")[4] == "-"
-    assert "rope" in report.text()
+    assert "rope" in report.text(report.read())
 
 
 def test_the_papers_marks_stand_beside_our_probabilities():
