@@ -7,7 +7,7 @@ everything that starts from it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,10 +30,6 @@ from fairseq_plugins.records.recipe import total_batch
 
 RECIPE = "wikitext103_mlm"
 _STAGES = {PUBLISHED: ("samples_128",)}  # files of configs/mlm_stage/<scale>, before the last stage
-# The model that adapted models start from.
-_START = InitialCheckpoint(
-    "bert_start", row="learned", option="model.init_from", may_be_published=True
-)
 
 _Point = Annotated[tuple[Count, Cosine], Field(strict=False)]
 
@@ -98,18 +94,16 @@ class Adapted(Experiment):
         ]
 
 
-def _adapted(settings: str) -> Adapted:
-    return Adapted(
-        recipe=RECIPE,
-        scales=scales(
-            Scale("toy", COMMANDS["toy-mlm"]), Scale(PUBLISHED, COMMANDS["novels-start"])
-        ),
-        metrics=Nearness,
-        sides=("encoder",),
-        scale_group="scale/mlm",
-        origin=_START,
-        settings=settings,
-    )
-
-
-BERT_ADAPTED, LRPE_ADAPTED = _adapted(BERT_SETTINGS), _adapted(LRPE_SETTINGS)
+BERT_ADAPTED = Adapted(
+    recipe=RECIPE,
+    scales=scales(Scale("toy", COMMANDS["toy-mlm"]), Scale(PUBLISHED, COMMANDS["novels-start"])),
+    metrics=Nearness,
+    sides=("encoder",),
+    scale_group="scale/mlm",
+    # The model that adapted models start from.
+    origin=InitialCheckpoint(
+        "bert_start", row="learned", option="model.init_from", may_be_published=True
+    ),
+    settings=BERT_SETTINGS,
+)
+LRPE_ADAPTED = replace(BERT_ADAPTED, settings=LRPE_SETTINGS)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log2
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from fairseq_plugins.attention import check_compatible
 from fairseq_plugins.common.provenance import DATA_FILES
@@ -15,6 +15,7 @@ from fairseq_plugins.records.metrics import MetricsSchema
 from fairseq_plugins.records.runs import Run
 
 Metrics = dict[str, Any]
+E = TypeVar("E", bound="Experiment")
 
 # Where the papers state their settings.
 LRPE_SETTINGS, BERT_SETTINGS = "LRPE's Table 7", "the BERT paper's Table 6"
@@ -95,6 +96,11 @@ class Experiment:
     leaves: tuple[str, ...] = ()
     settings: str = LRPE_SETTINGS
     shown: str = ""
+
+    def measured_by(self, kind: "type[E]", **own: Any) -> "E":
+        """Return an experiment of another kind on the recipe, scales and data of this one."""
+        shared = ("recipe", "scales", "sides", "scale_group", "data_files", "settings")
+        return kind(**{**{name: getattr(self, name) for name in shared}, **own})
 
     def origin_at(self, scale: str) -> InitialCheckpoint | None:
         """Return the run that the runs of a scale start from."""

@@ -251,20 +251,14 @@ def _cell(result: Mapping[str, Any]) -> str:
     return f"`{result['row']}` ({result['attention']})"
 
 
-EXTRAPOLATION = Extrapolation(
-    recipe=LANGUAGE_MODEL.recipe,
-    scales=LANGUAGE_MODEL.scales,
+EXTRAPOLATION = LANGUAGE_MODEL.measured_by(
+    Extrapolation,
     metrics=Lengths,
-    sides=LANGUAGE_MODEL.sides,
-    scale_group=LANGUAGE_MODEL.scale_group,
     origin=InitialCheckpoint("table2", same_seed=True),
     protocols=("bits", "sliding_bits"),
 )
-MASKED_EXTRAPOLATION = MaskedExtrapolation(
-    recipe=MASKED_LANGUAGE_MODEL.recipe,
-    scales=MASKED_LANGUAGE_MODEL.scales,
+MASKED_EXTRAPOLATION = MASKED_LANGUAGE_MODEL.measured_by(
+    MaskedExtrapolation,
     metrics=MaskedLengths,
-    sides=MASKED_LANGUAGE_MODEL.sides,
-    scale_group=MASKED_LANGUAGE_MODEL.scale_group,
     origin=InitialCheckpoint("table8", same_seed=True),
 )

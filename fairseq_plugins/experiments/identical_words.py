@@ -77,18 +77,15 @@ class IdenticalWords(Experiment):
         )
 
 
-IDENTICAL_WORDS = IdenticalWords(
-    recipe=BERT_CONTINUED.recipe,
+IDENTICAL_WORDS = BERT_CONTINUED.measured_by(
+    IdenticalWords,
     scales=scales(
         *(BERT_CONTINUED.scales[name] for name in ("toy", "mini")),
         BERT_ADAPTED.scales[PUBLISHED],
         *(BERT_CONTINUED.scales[name] for name in ("small", "paper")),
     ),
     metrics=Properties,
-    sides=BERT_CONTINUED.sides,
-    scale_group=BERT_CONTINUED.scale_group,
     origin=InitialCheckpoint("bert_continued", same_seed=True),
     origins={PUBLISHED: InitialCheckpoint("bert_adapted", same_seed=True)},
     leaves=(PATTERN,),
-    settings=BERT_CONTINUED.settings,
 )

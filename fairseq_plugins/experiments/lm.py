@@ -135,20 +135,16 @@ class FloorSweep(LanguageModel):
         )
 
 
-def _model(kind: type[LanguageModel]) -> LanguageModel:
-    return kind(
-        recipe="wikitext103_lm",
-        scales=scales(
-            Scale("toy", COMMANDS["toy"]),
-            Scale("mini", COMMANDS["wikitext-2-mini"]),
-            Scale("small", COMMANDS["novels-small"], gpus=1),
-            Scale("paper", COMMANDS["wikitext-103"], gpus=8),
-        ),
-        metrics=Perplexities,
-        sides=("decoder",),
-        scale_group="scale/lm",
-    )
-
-
-LANGUAGE_MODEL = _model(LanguageModel)
-FLOOR_SWEEP = _model(FloorSweep)
+LANGUAGE_MODEL = LanguageModel(
+    recipe="wikitext103_lm",
+    scales=scales(
+        Scale("toy", COMMANDS["toy"]),
+        Scale("mini", COMMANDS["wikitext-2-mini"]),
+        Scale("small", COMMANDS["novels-small"], gpus=1),
+        Scale("paper", COMMANDS["wikitext-103"], gpus=8),
+    ),
+    metrics=Perplexities,
+    sides=("decoder",),
+    scale_group="scale/lm",
+)
+FLOOR_SWEEP = LANGUAGE_MODEL.measured_by(FloorSweep, metrics=Perplexities)

@@ -237,12 +237,6 @@ class TranslationLengths(Translation):
         )
 
 
-TRANSLATION_LENGTHS = TranslationLengths(
-    recipe=TRANSLATION.recipe,
-    scales=TRANSLATION.scales,
-    metrics=BleuByLength,
-    sides=TRANSLATION.sides,
-    scale_group=TRANSLATION.scale_group,
-    data_files=TRANSLATION.data_files,
-    origin=InitialCheckpoint("table4", same_seed=True),
+TRANSLATION_LENGTHS = TRANSLATION.measured_by(
+    TranslationLengths, metrics=BleuByLength, origin=InitialCheckpoint("table4", same_seed=True)
 )

@@ -292,14 +292,11 @@ def _both(name: str) -> Scale:
     return Scale(name, (*first.prepare, *second.prepare), second.gpus)
 
 
-BERT_FIGURE7 = PretrainingInParts(
-    recipe=BERT_CONTINUED.recipe,
+BERT_FIGURE7 = BERT_CONTINUED.measured_by(
+    PretrainingInParts,
     scales={name: _both(name) for name in BERT_CONTINUED.scales},
     metrics=ByPart,
-    sides=SQUAD.sides,
-    scale_group=BERT_CONTINUED.scale_group,
     data_files=SQUAD.data_files,
-    settings=SQUAD.settings,
     parts={
         "toy": (16, 16, 64),
         "mini": (8, 16, 32, 128),
