@@ -23,28 +23,16 @@ def register(commands: Any) -> None:
         "training, and heat maps of their vectors as in its Figures 2 and 6.",
     )
     add = command.add_argument
-    add(
-        "encoding",
-        nargs="*",
-        metavar="ENCODING",
-        help=f"names of encodings (default: all absolute ones, {', '.join(RELATIVE)})",
-    )
-    add(
-        "--options",
-        default="",
-        metavar="WORDS",
-        help='options of the encoding, such as "scale=one"',
-    )
+    text = f"names of encodings (default: all absolute ones, {', '.join(RELATIVE)})"
+    add("encoding", nargs="*", metavar="ENCODING", help=text)
+    text = 'options of the encoding, such as "scale=one"'
+    add("--options", default="", metavar="WORDS", help=text)
     add("--width", type=int, metavar="C", help="features of a vector (default: 32)")
     text = f"sequence lengths of the heat maps (default: {LENGTHS})"
     add("--lengths", type=numbers("--lengths", 2), default=LENGTHS, metavar="N,N", help=text)
     add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
-    add(
-        "--output",
-        type=new_folder,
-        metavar="DIR",
-        help="folder for figures, numbers and a page (default: print only)",
-    )
+    text = "folder for figures, numbers and a page (default: print only)"
+    add("--output", type=new_folder, metavar="DIR", help=text)
     command.set_defaults(run=_run)
 
 

@@ -36,30 +36,18 @@ def get_parser() -> argparse.ArgumentParser:
     text = "labelled examples in place of a text: `fairseq-pe finetune` fine-tunes a published "
     text += "model on them from each seed, without a time limit"
     data.add_argument("--labelled", type=Path, metavar="TSV", help=text)
-    add(
-        "--start",
-        type=Path,
-        metavar="START",
-        help="published model for --labelled (default: checkpoints/start)",
-    )
-    add(
-        "--minutes",
-        type=float,
-        metavar="N",
-        help=f"time limit of a comparison on --text (default: {_MINUTES:g})",
-    )
+    text = "published model for --labelled (default: checkpoints/start)"
+    add("--start", type=Path, metavar="START", help=text)
+    text = f"time limit of a comparison on --text (default: {_MINUTES:g})"
+    add("--minutes", type=float, metavar="N", help=text)
     text = "attention of all models (default: vanilla, which is softmax)"
     add("--attention", choices=finetune.ATTENTIONS, default="vanilla", help=text)
     text = "seeds of every encoding; more if time is left, fewer if it is short (default: 5)"
     add("--seeds", type=int, default=5, metavar="N", help=text)
     text = f"BPE merges to learn from --text (default: {_MERGES})"
     add("--merges", type=int, metavar="N", help=text)
-    add(
-        "--name",
-        type=study_name,
-        metavar="WORD",
-        help="name of the results' folder, with --text (default: A-B-attention-FILE)",
-    )
+    text = "name of the results' folder, with --text (default: A-B-attention-FILE)"
+    add("--name", type=study_name, metavar="WORD", help=text)
     add("--force", action="store_true", help="repeat a comparison that is done")
     add_folder_options(parser)
     return parser

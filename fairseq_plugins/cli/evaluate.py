@@ -38,35 +38,20 @@ def get_parser() -> argparse.ArgumentParser:
     add("--split", default="valid", help="train, valid or test (default: valid)")
     text = "tokens of a sample with its context; one line of output each (default: as trained)"
     add("--lengths", type=numbers("--lengths", 1), default=(), metavar="N,...", help=text)
-    add(
-        "--context-window",
-        type=int,
-        default=0,
-        metavar="N",
-        help="tokens before each sample that are read but not scored, as in fairseq-eval-lm: every "
-        "token then has at least so many before it (default: 0)",
-    )
+    text = "tokens before each sample that are read but not scored, as in fairseq-eval-lm: every "
+    text += "token then has at least so many before it (default: 0)"
+    add("--context-window", type=int, default=0, metavar="N", help=text)
     add("--batch-size", type=int, default=8, metavar="N", help="samples at once (default: 8)")
-    add(
-        "--sample-break-mode",
-        metavar="MODE",
-        help="none: samples are full; complete: whole lines; eos: a line each (default: none, and "
-        "of a masked model that of its training)",
-    )
+    text = "none: samples are full; complete: whole lines; eos: a line each (default: none, and "
+    text += "of a masked model that of its training)"
+    add("--sample-break-mode", metavar="MODE", help=text)
     add_adaptation(parser)
     add("--seed", type=parse_seed, default=1, metavar="N", help="random seed (default: 1)")
     add("--device", metavar="DEVICE", help="cpu, cuda or cuda:N (default: a GPU if there is one)")
-    add(
-        "--allow-skipped",
-        action="store_true",
-        help="leave out samples that are longer than a length; without it they are an error",
-    )
-    add(
-        "--output",
-        type=new_file,
-        metavar="FILE",
-        help="JSON file to write, with the provenance of the numbers",
-    )
+    text = "leave out samples that are longer than a length; without it they are an error"
+    add("--allow-skipped", action="store_true", help=text)
+    text = "JSON file to write, with the provenance of the numbers"
+    add("--output", type=new_file, metavar="FILE", help=text)
     return parser
 
 

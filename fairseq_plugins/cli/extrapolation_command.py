@@ -18,28 +18,14 @@ def register(commands: Any) -> None:
     summary = "the losses of a checkpoint at multiples of its training length, as JSON"
     command = commands.add_parser("extrapolation", help=summary, description=summary)
     add = command.add_argument
-    add(
-        "--path",
-        type=Path,
-        required=True,
-        metavar="CHECKPOINT",
-        help="checkpoint of a language model",
-    )
+    text = "checkpoint of a language model"
+    add("--path", type=Path, required=True, metavar="CHECKPOINT", help=text)
     add("--data", type=Path, required=True, metavar="DIR", help="data folder")
     add("--split", default="test", help="train, valid or test (default: test)")
-    add(
-        "--lengths",
-        default=LENGTHS,
-        metavar="1x,2x",
-        help=f"multiples of the training length (default: {LENGTHS})",
-    )
-    add(
-        "--tokens",
-        type=int,
-        default=TOKENS,
-        metavar="N",
-        help=f"tokens to read from the start of the split (default: {TOKENS})",
-    )
+    text = f"multiples of the training length (default: {LENGTHS})"
+    add("--lengths", default=LENGTHS, metavar="1x,2x", help=text)
+    text = f"tokens to read from the start of the split (default: {TOKENS})"
+    add("--tokens", type=int, default=TOKENS, metavar="N", help=text)
     add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
     add_adaptation(command)
     add("--cpu", action="store_true", help="run on the CPU, even where there is a GPU")

@@ -53,27 +53,18 @@ def register(commands: Any) -> None:
         help="a checkpoint of pe_roberta, pe_transformer_lm or pe_transformer, or the folder of a "
         "published BERT or RoBERTa, of Hugging Face or from `fairseq-pe prepare start`; repeatable",
     )
-    add(
-        "--data",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="data folder with the dictionaries: one for all checkpoints, or one for each in their "
-        "order; not needed for folders of published models",
-    )
+    text = "data folder with the dictionaries: one for all checkpoints, or one for each in their "
+    text += "order; not needed for folders of published models"
+    add("--data", type=Path, action="append", default=[], metavar="DIR", help=text)
     add("--output", type=new_file, metavar="STEM", help="path of the output files, without suffix")
     text = "number of positions (default: 128, or the longest input of all models if shorter)"
     add("--length", type=int, metavar="T", help=text)
     text = "number of words to average over (default: 100, as in Appendix J)"
     add("--words", type=int, metavar="N", help=text)
     add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
-    add(
-        "--scale",
-        choices=SCALE_NAMES,
-        help="use the tables' models in checkpoints/ at this scale, in place of --checkpoint; for "
-        "figure 5 their results (default there: mini)",
-    )
+    text = "use the tables' models in checkpoints/ at this scale, in place of --checkpoint; for "
+    text += "figure 5 their results (default there: mini)"
+    add("--scale", choices=SCALE_NAMES, help=text)
     add("--cpu", action="store_true", help="run on the CPU, even where there is a GPU")
     command.set_defaults(run=_run)
 

@@ -41,12 +41,8 @@ def get_parser() -> argparse.ArgumentParser:
     add("--predict", type=Path, metavar="FILE", help=text)
     text = "kind of the labels (default: numbers where all are and one has a point, else classes)"
     add("--labels", choices=("classes", "number"), help=text)
-    add(
-        "--text",
-        type=Path,
-        metavar="FILE",
-        help="additional plain text to adapt on, one sentence per line",
-    )
+    text = "additional plain text to adapt on, one sentence per line"
+    add("--text", type=Path, metavar="FILE", help=text)
     add_number(parser, "--epochs", 3, "epochs of fine-tuning")
     add_number(parser, "--batch-size", 32, "examples per update")
     add_number(parser, "--lr", 5e-5, "learning rate of fine-tuning")

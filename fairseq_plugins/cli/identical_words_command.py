@@ -23,22 +23,12 @@ def register(commands: Any) -> None:
         "under `infinite`.",
     )
     add = command.add_argument
-    add(
-        "--path",
-        type=Path,
-        required=True,
-        metavar="CHECKPOINT",
-        help="checkpoint of any model of this package",
-    )
+    text = "checkpoint of any model of this package"
+    add("--path", type=Path, required=True, metavar="CHECKPOINT", help=text)
     add("--data", type=Path, required=True, metavar="DIR", help="data folder with the dictionaries")
     add("--output", type=new_file, metavar="FILE", help="also write the weights (T, T) as .npy")
-    add(
-        "--words",
-        type=int,
-        default=WORDS,
-        metavar="N",
-        help=f"number of words to draw (default: {WORDS})",
-    )
+    text = f"number of words to draw (default: {WORDS})"
+    add("--words", type=int, default=WORDS, metavar="N", help=text)
     longest = f"tokens of a sentence (default: {LENGTH}, or the model's longest input if shorter)"
     add("--length", type=int, metavar="N", help=longest)
     add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")

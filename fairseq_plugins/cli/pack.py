@@ -25,31 +25,16 @@ def get_parser() -> argparse.ArgumentParser:
         "commands that measure them. A model whose numbers are not those of its result is refused.",
     )
     add = parser.add_argument
-    add(
-        "--table",
-        default="table2",
-        choices=sorted(TABLES),
-        metavar="NAME",
-        help="table of the models (default: table2)",
-    )
+    text = "table of the models (default: table2)"
+    add("--table", default="table2", choices=sorted(TABLES), metavar="NAME", help=text)
     add("--scale", default="mini", choices=SCALE_NAMES, help="scale of the models (default: mini)")
     default = "rope,lrpe_type2,none"
-    add(
-        "--rows",
-        type=words("--rows"),
-        default=default,
-        metavar="A,B",
-        help=f"rows to pack (default: {default})",
-    )
+    text = f"rows to pack (default: {default})"
+    add("--rows", type=words("--rows"), default=default, metavar="A,B", help=text)
     default = ",".join(ATTENTIONS)
     kinds = words("--attention")
-    add(
-        "--attention",
-        type=kinds,
-        default=default,
-        metavar="A,B",
-        help=f"attentions to pack (default: {default})",
-    )
+    text = f"attentions to pack (default: {default})"
+    add("--attention", type=kinds, default=default, metavar="A,B", help=text)
     add("--seeds", type=seeds, default="1", metavar="N,N", help="seeds to pack (default: 1)")
     text = f"folder of the packed models (default: {OUTPUT})"
     add("--output", type=new_folder, default=OUTPUT, metavar="DIR", help=text)

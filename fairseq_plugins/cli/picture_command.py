@@ -20,24 +20,12 @@ def register(commands: Any) -> None:
     add = command.add_argument
     text = "names of encodings, such as rope or base+alibi; several are also drawn side by side"
     add("encodings", nargs="*", metavar="ENCODING", help=text)
-    add(
-        "--all",
-        action="store_true",
-        help="draw all encodings, and write a README.md with the pictures",
-    )
-    add(
-        "--output",
-        type=new_folder,
-        default=OUTPUT,
-        metavar="DIR",
-        help=f"folder for the files (default: {OUTPUT})",
-    )
-    add(
-        "--options",
-        default="",
-        metavar="WORDS",
-        help='options of the encoding, such as "base=500 rotated=half"',
-    )
+    text = "draw all encodings, and write a README.md with the pictures"
+    add("--all", action="store_true", help=text)
+    text = f"folder for the files (default: {OUTPUT})"
+    add("--output", type=new_folder, default=OUTPUT, metavar="DIR", help=text)
+    text = 'options of the encoding, such as "base=500 rotated=half"'
+    add("--options", default="", metavar="WORDS", help=text)
     add("--length", type=int, metavar="N", help="number of positions (default: 129)")
     add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
     command.set_defaults(run=_run)

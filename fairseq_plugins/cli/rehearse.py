@@ -45,29 +45,15 @@ def get_parser() -> argparse.ArgumentParser:
     text = "rows to rehearse (default: all rows of the tables)"
     known = sorted({row for table in TABLES.values() for row in table.row_names})
     add("--rows", type=words("--rows", known), metavar="A,B", help=text)
-    add(
-        "--tflops",
-        type=float,
-        default=TFLOPS,
-        metavar="N",
-        help=f"speed of a GPU in 10^12 operations a second (default: {TFLOPS:g})",
-    )
-    add(
-        "--train",
-        default="",
-        metavar="KINDS",
-        help="kinds to train: lm, mlm, mt, separated by commas (default: none)",
-    )
+    text = f"speed of a GPU in 10^12 operations a second (default: {TFLOPS:g})"
+    add("--tflops", type=float, default=TFLOPS, metavar="N", help=text)
+    text = "kinds to train: lm, mlm, mt, separated by commas (default: none)"
+    add("--train", default="", metavar="KINDS", help=text)
     text = "processes of a training, 2 to 8 (default: as many as fit into the free memory)"
     add("--processes", type=number("--processes", 1), metavar="N", help=text)
     add_folder_options(parser, ["data", "checkpoints"])
-    add(
-        "--output",
-        type=new_file,
-        default=OUTPUT,
-        metavar="FILE",
-        help=f"page to write (default: {OUTPUT})",
-    )
+    text = f"page to write (default: {OUTPUT})"
+    add("--output", type=new_file, default=OUTPUT, metavar="FILE", help=text)
     return parser
 
 

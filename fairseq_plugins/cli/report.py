@@ -31,19 +31,10 @@ def get_parser() -> argparse.ArgumentParser:
         "claims, tables with their runs, comparisons, encodings, figures, speed.",
     )
     add = parser.add_argument
-    add(
-        "--root",
-        type=Path,
-        default=ROOT,
-        metavar="DIR",
-        help="folder with results/ (default: the repository)",
-    )
-    add(
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help=f"folder of the site (default: {OUTPUT} in --root)",
-    )
+    text = "folder with results/ (default: the repository)"
+    add("--root", type=Path, default=ROOT, metavar="DIR", help=text)
+    text = f"folder of the site (default: {OUTPUT} in --root)"
+    add("--output", type=Path, metavar="DIR", help=text)
     return parser
 
 

@@ -26,22 +26,14 @@ def get_parser() -> argparse.ArgumentParser:
         "run), or the cells of one table for a paper (markdown or latex: means over seeds with "
         "95 % intervals, n the number of seeds).",
     )
-    parser.add_argument(
-        "tables",
-        nargs="*",
-        metavar="TABLE",
-        help="names of tables, as for `fairseq-pe table` (default: all)",
-    )
+    text = "names of tables, as for `fairseq-pe table` (default: all)"
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=text)
     parser.add_argument(
         "--scale", choices=SCALE_NAMES, help="scale (default: all; for markdown and latex mini)"
     )
     parser.add_argument("--study", metavar="NAME", help="name of a custom run")
-    parser.add_argument(
-        "--format",
-        choices=(*DATA, *CELLS),
-        default="csv",
-        help="format of the output (default: csv)",
-    )
+    text = "format of the output (default: csv)"
+    parser.add_argument("--format", choices=(*DATA, *CELLS), default="csv", help=text)
     parser.add_argument(
         "--output", type=new_file, metavar="FILE", help="file to write (default: standard output)"
     )

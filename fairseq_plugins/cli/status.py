@@ -43,12 +43,8 @@ def get_parser() -> argparse.ArgumentParser:
         "(with the last lines of the log) or interrupted. On a terminal it updates until Ctrl-C.",
     )
     add = parser.add_argument
-    add(
-        "tables",
-        nargs="*",
-        metavar="TABLE",
-        help=f"tables to show: {', '.join(_TABLES)} (default: all)",
-    )
+    text = f"tables to show: {', '.join(_TABLES)} (default: all)"
+    add("tables", nargs="*", metavar="TABLE", help=text)
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--scale", choices=SCALE_NAMES, help="scale to show (default: all)")
     place.add_argument("--name", metavar="WORD", help="study to show (default: all)")

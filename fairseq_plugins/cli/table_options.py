@@ -132,22 +132,18 @@ def _add_machines(parser: Parser) -> None:
     add = parser.add_argument
     text = "GPUs of one run; the total batch stays the same (default: 8 at scale paper, "
     add("--gpus", type=int, metavar="N", help=f"{text}1 at small, else 0, a CPU)")
-    add(
-        "--jobs",
-        type=int,
-        metavar="N",
-        help="runs side by side, each with its share of the CPU's threads and --gpus GPUs of its "
+    text = (
+        "runs side by side, each with its share of the CPU's threads and --gpus GPUs of its "
         "own; more runs of one GPU than there are GPUs share them (default: 1 with GPUs, else "
-        "OMP_NUM_THREADS or the number of cores); with --slurm runs in one job",
+        "OMP_NUM_THREADS or the number of cores); with --slurm runs in one job"
     )
-    add(
-        "--keep",
-        choices=get_args(Retention),
-        default="all",
-        help="checkpoints to keep after evaluation: all (default); last, the evaluated one and "
+    add("--jobs", type=int, metavar="N", help=text)
+    text = (
+        "checkpoints to keep after evaluation: all (default); last, the evaluated one and "
         "the last; best, the evaluated one; tuned, the evaluated one, also of every fine-tuning. "
-        "Tables that start from a run need the evaluated one only",
+        "Tables that start from a run need the evaluated one only"
     )
+    add("--keep", choices=get_args(Retention), default="all", help=text)
     add(
         "--slurm",
         action="store_true",
@@ -169,12 +165,9 @@ def _add_actions(parser: Parser) -> None:
     add("--render", action="store_true", help="only make the page from existing results")
     add("--phases", action="store_true", help="print how long each phase of the trained runs took")
     add("--force", action="store_true", help="repeat runs that are done")
-    add(
-        "--missing-checkpoints",
-        action="store_true",
-        help="train rows again whose checkpoint is missing, as in a new clone; their results stay, "
-        "and the new numbers are printed",
-    )
+    text = "train rows again whose checkpoint is missing, as in a new clone; their results stay, "
+    text += "and the new numbers are printed"
+    add("--missing-checkpoints", action="store_true", help=text)
     text = "train the published runs again, into results/local"
     add("--rerun", action="store_true", help=text)
     text = "show each run's loss in TensorBoard (below outputs/tensorboard) or Weights & Biases"
@@ -192,12 +185,8 @@ def get_paper_parser() -> Parser:
     )
     add = parser.add_argument
     add("--paper", choices=[*PAPERS], default="lrpe", help="the paper (default: lrpe)")
-    add(
-        "--scale",
-        choices=SCALE_NAMES,
-        default="mini",
-        help="model and data sizes (default: mini, for a CPU)",
-    )
+    text = "model and data sizes (default: mini, for a CPU)"
+    add("--scale", choices=SCALE_NAMES, default="mini", help=text)
     text = "rows of all tables (default: each table's)"
     add("--rows", type=words("--rows"), metavar="A,B", help=text)
     add("--seeds", type=seeds, metavar="1,2", help="random seeds (default: each table's)")
@@ -205,12 +194,8 @@ def get_paper_parser() -> Parser:
     add("--slurm", action="store_true", help="submit everything with sbatch")
     add("--jobs", type=int, default=1, metavar="N", help="with --slurm: runs in one job")
     add("--max-running", type=number("--max-running", 0), default=0, metavar="N", help=_MAX_RUNNING)
-    add(
-        "--keep",
-        choices=get_args(Retention),
-        default="all",
-        help="checkpoints to keep, as for a table",
-    )
+    text = "checkpoints to keep, as for a table"
+    add("--keep", choices=get_args(Retention), default="all", help=text)
     text = "speed of a GPU in 10^12 operations a second, to estimate GPU-hours (default: 40)"
     add("--tflops", type=float, default=TFLOPS, metavar="X", help=text)
     add("--dry-run", action="store_true", help="print the plan and its cost, and do nothing")

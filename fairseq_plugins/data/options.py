@@ -73,13 +73,8 @@ def add_force(parser: Any) -> None:
 
 def add_number(parser: Any, option: str, default: int | float, text: str) -> None:
     """Add an option that takes a number of the default's type."""
-    parser.add_argument(
-        option,
-        type=type(default),
-        default=default,
-        metavar="N",
-        help=f"{text} (default: {default})",
-    )
+    text = f"{text} (default: {default})"
+    parser.add_argument(option, type=type(default), default=default, metavar="N", help=text)
 
 
 def add_workers(parser: Any, text: str, default: int = 2) -> None:

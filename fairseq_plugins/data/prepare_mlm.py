@@ -223,14 +223,9 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
     for split in SPLITS:
         text = f"files of {split} in DIR (default: by their names)"
         parser.add_argument(f"--{split}", nargs="+", default=(), metavar="NAME", help=text)
-    parser.add_argument(
-        "--held-out",
-        type=float,
-        default=1.0,
-        metavar="PERCENT",
-        help="share of train's last documents for each of valid and test without files; documents "
-        "end at empty lines (default: 1, at least one document)",
-    )
+    text = "share of train's last documents for each of valid and test without files; documents "
+    text += "end at empty lines (default: 1, at least one document)"
+    parser.add_argument("--held-out", type=float, default=1.0, metavar="PERCENT", help=text)
     text = "keep only the first N lines of every document of valid and test (default: all)"
     parser.add_argument("--evaluation-lines", type=int, metavar="N", help=text)
 

@@ -26,11 +26,8 @@ def get_parser() -> argparse.ArgumentParser:
         "--data", type=Path, required=True, metavar="DIR", help="the task's folder"
     )
     command.add_argument("--task", required=True, help=", ".join(TASKS))
-    command.add_argument(
-        "--subset",
-        default="valid",
-        help="valid1 is MNLI mismatched, held_out a part of the training set",
-    )
+    text = "valid1 is MNLI mismatched, held_out a part of the training set"
+    command.add_argument("--subset", default="valid", help=text)
     command.add_argument("--batch-size", type=int, default=BATCH_SIZE, metavar="N")
     command.add_argument("--seed", type=parse_seed, default=1, help="seed of random encodings")
     command.add_argument(

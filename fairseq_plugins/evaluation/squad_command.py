@@ -74,12 +74,8 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--version", choices=VERSIONS, help="version of the file (default: as the file states)"
     )
-    parser.add_argument(
-        "--no-answer",
-        type=Path,
-        metavar="FILE",
-        help="v2.0: {id: probability of no answer}; adds the best scores over all thresholds",
-    )
+    text = "v2.0: {id: probability of no answer}; adds the best scores over all thresholds"
+    parser.add_argument("--no-answer", type=Path, metavar="FILE", help=text)
 
 
 def _evaluate(args: argparse.Namespace) -> None:

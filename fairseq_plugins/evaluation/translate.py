@@ -56,13 +56,8 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add("--output", type=new_file, metavar="FILE", help="file to write (default: standard output)")
     add_number(parser, "--beam", defaults.beam, "hypotheses kept")
-    add(
-        "--length-penalty",
-        type=float,
-        default=defaults.length_penalty,
-        metavar="X",
-        help=f"above 0 favours longer output (default: {defaults.length_penalty})",
-    )
+    text = f"above 0 favours longer output (default: {defaults.length_penalty})"
+    add("--length-penalty", type=float, default=defaults.length_penalty, metavar="X", help=text)
     add_number(parser, "--max-tokens", defaults.max_tokens, "source tokens per batch")
     add("--cpu", action="store_true", help="run on the CPU, even where there is a GPU")
     return parser
