@@ -6,15 +6,17 @@ import re
 import sys
 import warnings
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.common import provenance
 from fairseq_plugins.common.errors import OptionError, checkpoint_given_by
 from fairseq_plugins.common.exit_status import command
+from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.option_types import new_file, numbers, parse_seed
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import PACKAGE
+from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.options import check_file, check_folder
 from fairseq_plugins.evaluation.adaptation_options import add_adaptation
 
@@ -59,9 +61,11 @@ def _run(args: argparse.Namespace) -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     # fairseq asks for pinned memory with a GPU or without.
     warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true")
-    evaluation = import_module("fairseq_plugins.evaluation.language_model")  # PyTorch and fairseq
-    adaptation = import_module("fairseq_plugins.modules.adaptation")
-    request = evaluation.EvaluationOptions(
+    # These take seconds to import.
+    from fairseq_plugins.evaluation.language_model import EvaluationOptions, evaluate
+    from fairseq_plugins.modules.adaptation import Adaptation
+
+    request = EvaluationOptions(
         path=args.path,
         data=args.data,
         split=args.split,
@@ -72,9 +76,8 @@ def _run(args: argparse.Namespace) -> None:
         seed=args.seed,
         device=_device(args.device),
         allow_skipped=args.allow_skipped,
-        adaptation=adaptation.Adaptation(args.encoding, args.options, args.grow_table),
+        adaptation=Adaptation(args.encoding, args.options, args.grow_table),
     )
-
     check_file(args.path, "--path")
     check_folder(args.data, "--data")
 
@@ -87,20 +90,22 @@ def _run(args: argparse.Namespace) -> None:
         print(format_line(line), flush=True)
 
     with checkpoint_given_by("--path"):
-        report = evaluation.evaluate(request, begin=begin, done=done)
+        report = evaluate(request, begin=begin, done=done)
     for note in _notes(report):
         print(note)
     if args.output is not None:
         result = {**_provenance(args, request), **report.to_json()}
-        sha256 = import_module("fairseq_plugins.data.measure").sha256(args.path)
-        result["checkpoint"] = {"file": args.path.name, "sha256": sha256, **result["checkpoint"]}
-        import_module("fairseq_plugins.common.files").write_json(args.output, result)
+        file = {"file": args.path.name, "sha256": sha256(args.path)}
+        result["checkpoint"] = {**file, **result["checkpoint"]}
+        write_json(args.output, result)
         print(f"written: {args.output}")
 
 
 def _device(word: str | None) -> str:
     if word is None:
-        return "cuda" if import_module("torch").cuda.is_available() else "cpu"
+        import torch
+
+        return "cuda" if torch.cuda.is_available() else "cpu"
     if not re.fullmatch(r"cpu|cuda(:[0-9]+)?", word, re.ASCII):
         raise OptionError(f"--device must be cpu, cuda or cuda:N, but is {word!r}")
     return word
@@ -150,7 +155,6 @@ def _notes(report: Any) -> list[str]:
 
 def _provenance(args: argparse.Namespace, request: Any) -> dict[str, Any]:
     """Return the sources of the numbers."""
-    provenance = import_module("fairseq_plugins.common.provenance")
     return {
         "command": provenance.without_absolute_paths([*PROGRAM.split(), *args.command_line]),
         "data": provenance.describe_data(args.data),
