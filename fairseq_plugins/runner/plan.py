@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from fairseq.dataclass.configs import FairseqConfig
 
@@ -19,7 +18,6 @@ from fairseq_plugins.papers import PUBLISHED, TABLES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.recipe import SECTIONS, hydra_word
 from fairseq_plugins.records.runs import Run, Study
-from fairseq_plugins.runner.cost_estimates import sides_of
 from fairseq_plugins.runner.recipe_checks import check_recipe
 
 TENSORBOARD = Path("outputs", "tensorboard")
@@ -81,9 +79,10 @@ def plan(
         for attention in table.attentions if attentions is None else attentions:
             runs = [Run(table.name, scale.name, name, attention, seed, study) for seed in seeds]
             first = plan_run(configs, runs[0], devices, start)
-            _check_settings(configs, first)
-            if encoding_of(configs, name) is None or (study and not planned):
+            is_changed = encoding_of(configs, name) is None or (study and not planned)
+            if first.trainings and is_changed:
                 _check_options(first)
+            _check_settings(configs, first)
             error = first.experiment.incompatibility(first.measured[0].config["model"])
             if error is not None:
                 skipped.append(SkippedCell(name, attention, str(error)))
@@ -114,42 +113,21 @@ def check_study(table: Table) -> None:
 
 
 def _check_settings(configs: Path, planned: PlannedRun) -> None:
-    """Check types and ranges of a study's settings, which Hydra does not check.
-
-    Raises ValueError: naming the key and the values.
-    """
-    study = planned.run.study
-    if study is None:
+    """Check of a study's settings what fairseq does not check (ValueError: naming the option)."""
+    if planned.run.study is None:
         return
-    recipe = plan_run(configs, replace(planned.run, study=None), planned.devices).trainings[-1]
-    for override in study.overrides:
-        section, _, key = override.partition("=")[0].lstrip("+").partition(".")
+    for override in planned.run.study.overrides:
+        section = override.partition("=")[0].lstrip("+").partition(".")[0]
         if section not in FairseqConfig.__dataclass_fields__ and not (configs / section).is_dir():
             raise ValueError(
                 f"`--set` must name an option of {', '.join(SECTIONS)}, or a "
                 f"folder of configs, but names {section!r}."
             )
-        before = recipe.config.get(section, {}).get(key)
-        after = planned.trainings[-1].config.get(section, {}).get(key)
-        if _type_name(before) is not None and _type_name(after) != _type_name(before):
-            raise ValueError(
-                f"`--set` must give {section}.{key} a {_type_name(before)} like the recipe's "
-                f"{before}, but has {after!r}."
-            )
-    for budget in (training.config["optimization"] for training in planned.trainings):
-        ends = {key: budget[key] for key in ("max_update", "max_epoch")}
-        if min(ends.values()) < 0 or not any(ends.values()):
-            raise ValueError(
-                "`--set` must leave optimization.max_update or max_epoch above 0, none negative, "
-                f"but they are {ends['max_update']} and {ends['max_epoch']}."
-            )
-    model = planned.trainings[-1].config["model"]
-    for name in (f"{side}_layers" for side in sides_of(recipe.config["model"])):
-        if model[name] < 1:
-            raise ValueError(f"`--set` must leave model.{name} at 1 or more, not {model[name]}.")
-    for stack in planned.experiment.stacks(model):
-        if stack.num_heads < 1:
-            raise ValueError(f"`--set` must leave attention heads, but leaves {stack.num_heads}.")
+    config = planned.final.config
+    budget = config["optimization"]
+    if not budget["max_update"] and not budget["max_epoch"]:
+        raise ValueError("`--set` must leave optimization.max_update or max_epoch above 0.")
+    for stack in planned.experiment.stacks(config["model"]):
         if stack.width % stack.num_heads:
             raise ValueError(
                 f"`--set` must leave a width that {stack.num_heads} attention heads share, but it "
@@ -159,18 +137,10 @@ def _check_settings(configs: Path, planned: PlannedRun) -> None:
 
 def _check_options(planned: PlannedRun) -> None:
     """Check the options of a run's last training (ValueError: naming the row and the option)."""
-    for training in planned.trainings[-1:]:
-        try:
-            check_recipe(training.config)
-        except OptionError as error:
-            raise ValueError(f"row {planned.run.row!r}: {error}") from None
-
-
-def _type_name(value: Any) -> str | None:
-    """Return the name of a setting's type, None for types that any value may replace."""
-    if isinstance(value, bool):
-        return "truth value (true or false)"
-    return "number" if isinstance(value, (int, float)) else None
+    try:
+        check_recipe(planned.final.config)
+    except OptionError as error:
+        raise ValueError(f"row {planned.run.row!r}: {error}") from None
 
 
 def tracked(planned: PlannedRun, tracker: str) -> PlannedRun:
