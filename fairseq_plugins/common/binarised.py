@@ -51,26 +51,6 @@ def check_split(prefix: Path, symbols: int | None = None) -> None:
         _check_tokens(tokens, kind, symbols)
 
 
-def copy_first(source: Path, target: Path, count: int) -> None:
-    """Copy the first `count` sentences of a split, or all if there are fewer.
-
-    source, target: paths without .idx and .bin. Raises DataError: the index fails a check; the
-    message begins with its path.
-    """
-    index, tokens = (source.with_name(f"{source.name}.{end}") for end in ("idx", "bin"))
-    kind, lengths = _read_index(index)
-    kept = lengths[:count]
-    ends = np.cumsum(kept) * kind.itemsize
-    code = next(code for code, known in _TYPES.items() if known == kind)
-    with target.with_name(f"{target.name}.idx").open("wb") as file:
-        file.write(_MAGIC + _HEADER.pack(_VERSION, code, len(kept)))
-        file.write(kept.astype("<i4").tobytes())
-        file.write((ends - kept * kind.itemsize).astype("<i8").tobytes())
-    with tokens.open("rb") as file:
-        content = file.read(int(ends[-1]) if len(ends) else 0)
-    target.with_name(f"{target.name}.bin").write_bytes(content)
-
-
 def is_mapped(index: Path) -> bool:
     """Return whether a .idx is of the format of `check_split`, not of an older one."""
     with index.open("rb") as file:

@@ -49,10 +49,7 @@ _PADDING_FACTOR = 8  # fairseq pads dictionaries to a multiple of it
 
 @dataclass(frozen=True)
 class Gpt2Tokenizer:
-    """GPT-2's tokenizer: fairseq's encoder, and a dictionary of its ids.
-
-    See `data.tokenizers.Tokenizer` for the interface.
-    """
+    """GPT-2's tokenizer: fairseq's encoder, and a dictionary of its ids."""
 
     folder: Path
     encoder: "Encoder"

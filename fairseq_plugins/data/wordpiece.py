@@ -75,7 +75,7 @@ def dictionary_symbols(vocabulary: Mapping[str, int]) -> list[str]:
 
 @dataclass(frozen=True)
 class WordPieceTokenizer:
-    """A WordPiece tokenizer; see `data.tokenizers.Tokenizer` for its interface.
+    """A WordPiece tokenizer, as `data.tokenizers` describes both kinds.
 
     ``content`` is tokenizer.json without truncation, padding and special tokens.
     """

@@ -5,7 +5,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from fairseq_plugins.common.binarised import copy_first
+from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
+
+from fairseq_plugins.common.binarised import check_split
 from fairseq_plugins.common.root import root_folder
 
 # Prepared folders by kind of model, the paper's first.
@@ -32,7 +34,12 @@ def take_part(corpus: Path, target: Path) -> None:
     target.mkdir(parents=True)
     for index in sorted(corpus.glob("*.idx")):
         count = _TRAIN_LINES if index.name.startswith(_TRAIN) else _OTHER_LINES
-        copy_first(index.with_suffix(""), target / index.stem, count)
+        check_split(index.with_suffix(""))
+        whole = MMapIndexedDataset(str(index.with_suffix("")))
+        part = MMapIndexedDatasetBuilder(f"{target / index.stem}.bin", whole._index.dtype)
+        for number in range(min(count, len(whole))):
+            part.add_item(whole[number])
+        part.finalize(str(target / index.name))
     for path in (*corpus.glob("dict*.txt"), corpus / DATA_FILE):
         shutil.copyfile(path, target / path.name)
     for text in sorted(corpus.glob("raw/*.*")):
