@@ -25,29 +25,23 @@ def track(
         lasting: whether the bar remains visible at the end.
     """
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.markup import escape
+    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     if total is None and isinstance(items, Sized):
         total = len(items)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    columns = (
-        *(TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()),
-        *(TextColumn(unit, markup=False), TimeElapsedColumn()),
-        *(TextColumn("left"), TimeRemainingColumn()),
-    )
     is_bar = console.is_terminal
     begun = shown = time.monotonic()
     with Progress(
-        *columns, console=console, auto_refresh=False, transient=not lasting, disable=not is_bar
+        *Progress.get_default_columns(),
+        *(MofNCompleteColumn(), TextColumn(unit, markup=False), TimeElapsedColumn()),
+        console=console,
+        auto_refresh=False,
+        transient=not lasting,
+        disable=not is_bar,
     ) as bar:
-        task = bar.add_task(what, total=total)
+        task = bar.add_task(escape(what), total=total)
         for number, item in enumerate(items, start=1):
             yield item
             bar.advance(task)

@@ -11,7 +11,7 @@ from typing import Any
 
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.data import generated
+from fairseq_plugins.data import generated, options
 from fairseq_plugins.data.binarise import (
     binarise,
     split_into_subwords,
@@ -19,17 +19,6 @@ from fairseq_plugins.data.binarise import (
 )
 from fairseq_plugins.data.folders import SPLITS, Folder, build_folders
 from fairseq_plugins.data.measure import MeasuredText
-from fairseq_plugins.data.options import (
-    FEWEST_MERGES,
-    add_command,
-    add_force,
-    add_number,
-    add_output,
-    add_source,
-    add_workers,
-    call,
-    check_at_least,
-)
 from fairseq_plugins.data.published import WIKITEXT_2, WIKITEXT_103, PublishedCorpus, RawSource
 
 PREPARATION_VERSION = 2  # increase when the same request gives other files
@@ -63,8 +52,8 @@ def prepare_published(
     Raises:
         DataError: anything missing, damaged or different; nothing is then written.
     """
-    check_at_least(1, workers=workers)
-    check_at_least(FEWEST_MERGES, mini_merges=mini_merges)
+    options.check_at_least(1, workers=workers)
+    options.check_at_least(options.FEWEST_MERGES, mini_merges=mini_merges)
     base = {"preparation": PREPARATION_VERSION, "corpus": corpus.name}
     folders = [Folder(output, {**base, "merges": None}, force=force)]
     if mini_merges is not None:
@@ -93,7 +82,7 @@ def prepare_toy(
     force: bool = False,
 ) -> None:
     """Make the folder of the generated corpus: binarised splits, data.json, and text in raw/."""
-    check_at_least(1, workers=workers)
+    options.check_at_least(1, workers=workers)
     corpus = generated.describe(seed, sentences)
     folder = Folder(output, {"preparation": PREPARATION_VERSION, **corpus}, force=force)
     with build_folders(folder) as (work, missing):
@@ -137,10 +126,10 @@ def get_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="corpus", required=True)
     for name, corpus in PUBLISHED.items():
         summary = f"{corpus.name}, downloaded or --from DIR"
-        command = add_command(commands, name, f"prepare_{name}", summary)
+        command = options.add_command(commands, name, f"prepare_{name}", summary)
         _add_common_options(command, corpus.name)
         where = command.add_mutually_exclusive_group()
-        add_source(
+        options.add_source(
             where,
             "folder with wiki.{train,valid,test}.tokens, plain, .xz or .gz, or the official zip",
         )
@@ -148,24 +137,24 @@ def get_parser() -> argparse.ArgumentParser:
         where.add_argument("--url", help=address)
         if corpus is WIKITEXT_2:
             text = "merges of the byte-pair encoding of the second folder, DIR-mini"
-            add_number(command, "--mini-merges", 1000, text)
-    command = add_command(commands, "toy", "prepare_toy", "the generated corpus")
+            options.add_number(command, "--mini-merges", 1000, text)
+    command = options.add_command(commands, "toy", "prepare_toy", "the generated corpus")
     _add_common_options(command, "toy")
     generated.add_arguments(command)
     return parser
 
 
 def _add_common_options(parser: argparse.ArgumentParser, name: str) -> None:
-    add_output(parser, name)
-    add_workers(parser, "processes that binarise")
-    add_force(parser)
+    options.add_output(parser, name)
+    options.add_workers(parser, "processes that binarise")
+    options.add_force(parser)
 
 
 def _run(args: argparse.Namespace) -> None:
     if args.corpus == "toy":
-        call(prepare_toy, args, sentences=generated.sentences_from(args))
+        options.call(prepare_toy, args, sentences=generated.sentences_from(args))
     else:
-        call(prepare_published, args, corpus=PUBLISHED[args.corpus])
+        options.call(prepare_published, args, corpus=PUBLISHED[args.corpus])
 
 
 main = command(get_parser, _run)

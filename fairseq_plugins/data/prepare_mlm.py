@@ -14,21 +14,11 @@ from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import data_folder
-from fairseq_plugins.data import generated
+from fairseq_plugins.data import generated, options
 from fairseq_plugins.data.folders import SPLITS, report
 from fairseq_plugins.data.gpt2_bpe import FILES, PUBLISHED_DICTIONARY_SIZE, PUBLISHED_URL
 from fairseq_plugins.data.measure import MeasuredText, copy_and_measure, sha256
 from fairseq_plugins.data.mlm_folders import make_mlm_folder
-from fairseq_plugins.data.options import (
-    add_command,
-    add_force,
-    add_output,
-    add_source,
-    add_tokenizer,
-    add_workers,
-    call,
-    check_at_least,
-)
 from fairseq_plugins.data.plain_text import PlainText, find_files
 from fairseq_plugins.data.prepare_gpt2_bpe import prepare_tokenizer
 from fairseq_plugins.data.published import (
@@ -59,7 +49,7 @@ def prepare_text(
     """
     if not 0 < held_out < 50:
         raise OptionError(f"--held-out must be between 0 and 50 per cent, but is {held_out}")
-    check_at_least(1, evaluation_lines=evaluation_lines)
+    options.check_at_least(1, evaluation_lines=evaluation_lines)
     files, others = find_files(source, chosen)
     for split in SPLITS:
         names = ", ".join(path.name for path in files[split])
@@ -185,23 +175,23 @@ def get_parser() -> argparse.ArgumentParser:
 def _command(
     commands: Any, name: str, script: str, summary: str, folder: str
 ) -> argparse.ArgumentParser:
-    parser = add_command(commands, name, f"prepare_{script}", summary, "Make data of {}.")
-    add_output(parser, folder)
+    parser = options.add_command(commands, name, f"prepare_{script}", summary, "Make data of {}.")
+    options.add_output(parser, folder)
     if name != "gpt2_bpe":
-        add_workers(parser, "processes that encode and binarise")
-        add_force(parser)
+        options.add_workers(parser, "processes that encode and binarise")
+        options.add_force(parser)
     return parser
 
 
 def _add_gpt2_bpe(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
-    add_source(where, f"folder with {', '.join(FILES)}, plain, .xz or .gz")
+    options.add_source(where, f"folder with {', '.join(FILES)}, plain, .xz or .gz")
     text = f"address of the folder (default: {PUBLISHED_URL})"
     where.add_argument("--url", default=PUBLISHED_URL, help=text)
 
 
 def _add_tokenizer(parser: Any, default: Path | None) -> None:
-    add_tokenizer(parser, "the tokenizer, or data/gpt2_bpe by default", default=default)
+    options.add_tokenizer(parser, "the tokenizer, or data/gpt2_bpe by default", default=default)
 
 
 def _add_merges(parser: Any, default: int | None = None) -> None:
@@ -211,7 +201,7 @@ def _add_merges(parser: Any, default: int | None = None) -> None:
 
 
 def _add_text(parser: argparse.ArgumentParser) -> None:
-    add_source(
+    options.add_source(
         parser,
         "folder with *.txt, *.txt.xz or *.txt.gz, whose names contain the split "
         "(novels.train.txt); if none does, all files are train's",
@@ -234,7 +224,7 @@ def _add_wikitext(parser: argparse.ArgumentParser) -> None:
     _add_tokenizer(parser, default=data_folder("gpt2_bpe"))
     where = parser.add_mutually_exclusive_group()
     text = "folder with wiki.{train,valid,test}.raw, or else .tokens, plain, .xz or .gz, or the zip"
-    add_source(where, text)
+    options.add_source(where, text)
     text = f"address of the zip of raw text (default: {WIKITEXT_103_RAW.url})"
     where.add_argument("--url", help=text)
 
@@ -243,14 +233,14 @@ def _run(args: argparse.Namespace) -> None:
     if args.command == "gpt2_bpe":
         prepare_tokenizer(args.output, args.source, args.url)
     elif args.command == "toy":
-        call(prepare_toy, args, sentences=generated.sentences_from(args))
+        options.call(prepare_toy, args, sentences=generated.sentences_from(args))
     elif args.command == "text":
         chosen = {split: getattr(args, split) for split in SPLITS}
         learned = args.merges is not None
         tokenizer = None if learned else args.bpe or data_folder("gpt2_bpe")
-        call(prepare_text, args, chosen=chosen, tokenizer=tokenizer)
+        options.call(prepare_text, args, chosen=chosen, tokenizer=tokenizer)
     else:
-        call(prepare_wikitext103, args, tokenizer=args.bpe)
+        options.call(prepare_wikitext103, args, tokenizer=args.bpe)
 
 
 main = command(get_parser, _run)

@@ -12,16 +12,7 @@ from tempfile import TemporaryDirectory
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import data_folder
-from fairseq_plugins.data.options import (
-    add_counts,
-    add_force,
-    add_output,
-    add_seed,
-    add_tokenizer,
-    call,
-    counts_from,
-    program,
-)
+from fairseq_plugins.data import options
 from fairseq_plugins.glue.generated import EXAMPLES, VERSION, write_tasks
 from fairseq_plugins.glue.prepare import Options, prepare
 from fairseq_plugins.glue.tasks import TOY_GLUE
@@ -41,19 +32,22 @@ def prepare_toy_glue(
 def get_parser() -> argparse.ArgumentParser:
     """Build the parser of the command line."""
     parser = Parser(
-        prog=program("prepare_toy_glue"), description="Make the generated tasks' data folders."
+        prog=options.program("prepare_toy_glue"),
+        description="Make the generated tasks' data folders.",
     )
-    add_tokenizer(parser, "the pre-training's tokenizer", default=data_folder("toy-mlm") / "bpe")
-    add_output(parser, "toy-glue", "where Order/ and Place/ are made")
-    add_seed(parser, "examples")
-    add_counts(parser, "examples", EXAMPLES, "examples of {split}.tsv")
-    add_force(parser)
+    options.add_tokenizer(
+        parser, "the pre-training's tokenizer", default=data_folder("toy-mlm") / "bpe"
+    )
+    options.add_output(parser, "toy-glue", "where Order/ and Place/ are made")
+    options.add_seed(parser, "examples")
+    options.add_counts(parser, "examples", EXAMPLES, "examples of {split}.tsv")
+    options.add_force(parser)
     return parser
 
 
 def run(args: argparse.Namespace) -> None:
     """Generate and prepare both tasks."""
-    call(prepare_toy_glue, args, examples=counts_from(args, "examples", EXAMPLES))
+    options.call(prepare_toy_glue, args, examples=options.counts_from(args, "examples", EXAMPLES))
 
 
 main = command(get_parser, run)

@@ -24,13 +24,7 @@ from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.experiments.training import Training
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.recipe import total_batch
-from fairseq_plugins.runner.cost_estimates import (
-    cost_of,
-    hours,
-    sides_of,
-    tokens_per_update,
-    vocabulary_of,
-)
+from fairseq_plugins.runner import cost_estimates
 
 GIB = 2**30
 # Bytes of a parameter in training. fairseq's half precision: weight and gradient in half and in
@@ -101,7 +95,7 @@ def rehearse(root: Path, planned: PlannedRun, tflops: float) -> Rehearsed:
     tflops: 10^12 operations per second of a GPU.
     """
     run, training = planned.run, planned.trainings[0]
-    vocabulary = vocabulary_of(root, training.data)
+    vocabulary = cost_estimates.vocabulary_of(root, training.data)
     try:
         parameters = count_parameters(training, vocabulary)
     except Exception as error:  # the page shows whatever a builder raises
@@ -110,9 +104,9 @@ def rehearse(root: Path, planned: PlannedRun, tflops: float) -> Rehearsed:
         run.row,
         run.attention,
         parameters,
-        tokens_per_update(training.config),
+        cost_estimates.tokens_per_update(training.config),
         memory_of(training.config, parameters, vocabulary),
-        hours(cost_of(root, planned).operations, tflops),
+        cost_estimates.hours(cost_estimates.cost_of(root, planned).operations, tflops),
     )
 
 
@@ -170,7 +164,7 @@ def memory_of(config: Mapping[str, Any], parameters: int, vocabulary: int) -> fl
     length = int(config["task"].get("tokens_per_sample") or 128)
     tokens = int(dataset["max_tokens"] or int(dataset["batch_size"]) * length)
     activations = 0.0
-    for side in sides_of(model):
+    for side in cost_estimates.sides_of(model):
         layers = int(model[f"{side}_layers"])
         width, inner = int(model[f"{side}_embed_dim"]), int(model[f"{side}_ffn_embed_dim"])
         kind = model.get(f"{side}_attention_type") or model.get("attention_type")

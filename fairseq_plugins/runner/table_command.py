@@ -19,16 +19,9 @@ from fairseq_plugins.experiments.training import PretrainedModel, default_checkp
 from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.recipe import COMPOSITION_ERRORS, in_a_line
-from fairseq_plugins.runner import phase_times, preflight, slurm_submission, table_run
+from fairseq_plugins.runner import phase_times, preflight, run_state, slurm_submission, table_run
 from fairseq_plugins.runner.plan import check_devices, check_study, plan, tracked
 from fairseq_plugins.runner.run_options import RunOptions
-from fairseq_plugins.runner.run_state import (
-    describe_published,
-    is_recorded,
-    lacks_checkpoint,
-    split_published,
-    without_untrained,
-)
 from fairseq_plugins.runner.studies import check_own_data, requested_study, study_options
 
 
@@ -123,7 +116,7 @@ def _plan(
     for cell in skipped if args.rows and not args.runs else ():
         print(f"{cell.row} under {cell.attention} attention stays empty: {cell.reason}")
     if args.rows is None and table.evaluate_only:
-        every, planned = len(planned), without_untrained(root, planned)
+        every, planned = len(planned), run_state.without_untrained(root, planned)
         if left := every - len(planned):
             print(f"Not trained yet, and left out unless named in --rows: {left} of {every} runs")
     return scale, devices, planned
@@ -178,12 +171,14 @@ def _not_done(
     """Return the runs that are not done, and print how many are left out and why."""
     if args.missing_checkpoints:
         left = [
-            p for p in planned if not is_recorded(root, p) or lacks_checkpoint(root, p, args.keep)
+            p
+            for p in planned
+            if not run_state.is_recorded(root, p) or run_state.lacks_checkpoint(root, p, args.keep)
         ]
         if there := len(planned) - len(left):
             print(f"With result and checkpoint: {there} of {len(planned)} runs")
         return left
-    left, published = split_published(root, planned)
+    left, published = run_state.split_published(root, planned)
     if published:
-        print(describe_published(published, len(planned)))
+        print(run_state.describe_published(published, len(planned)))
     return left

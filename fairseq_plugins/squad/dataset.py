@@ -4,17 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fairseq.data import (
-    BaseWrapperDataset,
-    Dictionary,
-    IdDataset,
-    NestedDictionaryDataset,
-    NumelDataset,
-    NumSamplesDataset,
-    RawLabelDataset,
-    RightPadDataset,
-    data_utils,
-)
+from fairseq import data
 from numpy.typing import NDArray
 
 from fairseq_plugins.common.binarised import check_split
@@ -23,7 +13,7 @@ from fairseq_plugins.squad.features import MADE_BY, Features
 from fairseq_plugins.squad.folder import features_path
 
 
-class ShuffledDataset(BaseWrapperDataset):
+class ShuffledDataset(data.BaseWrapperDataset):
     """A dataset shuffled anew in every epoch, by NumPy's generator, which fairseq seeds.
 
     Args:
@@ -44,7 +34,7 @@ class ShuffledDataset(BaseWrapperDataset):
 
 
 def load_windows(
-    folder: Path, split: str, dictionary: Dictionary, *, combine: bool = False
+    folder: Path, split: str, dictionary: data.Dictionary, *, combine: bool = False
 ) -> tuple[Any, Features]:
     """Load the windows of a split as a dataset of padded batches, and their features.
 
@@ -57,7 +47,7 @@ def load_windows(
     features = Features.load(features_path(folder, split))
     if (folder / f"{split}.idx").is_file():
         check_split(folder / split, len(dictionary))
-    tokens = data_utils.load_indexed_dataset(str(folder / split), dictionary, combine=combine)
+    tokens = data.data_utils.load_indexed_dataset(str(folder / split), dictionary, combine=combine)
     if tokens is None:
         raise DataError(f"{folder / split}.bin is missing; {MADE_BY} makes it")
     if len(tokens) != len(features):
@@ -66,16 +56,16 @@ def load_windows(
             f"has {len(features)}: prepare the folder again"
         )
     parts = {
-        "id": IdDataset(),
+        "id": data.IdDataset(),
         "net_input": {
-            "src_tokens": RightPadDataset(tokens, pad_idx=dictionary.pad()),
-            "src_lengths": NumelDataset(tokens, reduce=False),
+            "src_tokens": data.RightPadDataset(tokens, pad_idx=dictionary.pad()),
+            "src_lengths": data.NumelDataset(tokens, reduce=False),
         },
         "target": {
-            "start": RawLabelDataset(features.start.tolist()),
-            "end": RawLabelDataset(features.end.tolist()),
+            "start": data.RawLabelDataset(features.start.tolist()),
+            "end": data.RawLabelDataset(features.end.tolist()),
         },
-        "nsentences": NumSamplesDataset(),
-        "ntokens": NumelDataset(tokens, reduce=True),
+        "nsentences": data.NumSamplesDataset(),
+        "ntokens": data.NumelDataset(tokens, reduce=True),
     }
-    return NestedDictionaryDataset(parts, sizes=[tokens.sizes]), features
+    return data.NestedDictionaryDataset(parts, sizes=[tokens.sizes]), features

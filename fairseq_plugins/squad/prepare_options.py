@@ -7,18 +7,7 @@ python -m fairseq_plugins.squad toy [options]
 import argparse
 
 from fairseq_plugins.common.root import data_folder
-from fairseq_plugins.data.options import (
-    add_counts,
-    add_folder,
-    add_force,
-    add_number,
-    add_seed,
-    add_source,
-    add_tokenizer,
-    call,
-    check_counts,
-    counts_from,
-)
+from fairseq_plugins.data import options
 from fairseq_plugins.squad import generated
 from fairseq_plugins.squad.examples import VERSIONS
 from fairseq_plugins.squad.features import TOY_SIZES, WindowSizes
@@ -27,38 +16,40 @@ from fairseq_plugins.squad.features import TOY_SIZES, WindowSizes
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("--version", choices=VERSIONS, required=True, help="version of SQuAD")
-    add_tokenizer(parser, "the pre-training's tokenizer", required=True)
-    add_source(
+    options.add_tokenizer(parser, "the pre-training's tokenizer", required=True)
+    options.add_source(
         parser,
         "folder with {train,dev}-vVERSION.json or vVERSION/{train,dev}-part.json, plain, .xz or "
         ".gz (default: the official files are downloaded)",
     )
-    add_folder(parser, "--output", "folder to make (default: data/squad-vVERSION)")
+    options.add_folder(parser, "--output", "folder to make (default: data/squad-vVERSION)")
     add_sizes(parser, WindowSizes())
-    add_force(parser)
+    options.add_force(parser)
 
 
 def add_toy_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command for generated questions."""
     text = "version of SQuAD's format (default: 1.1)"
     parser.add_argument("--version", choices=VERSIONS, default="1.1", help=text)
-    add_tokenizer(parser, "the pre-training's tokenizer", default=data_folder("toy-mlm") / "bpe")
-    add_folder(parser, "--output", "folder to make (default: data/toy-squad-vVERSION)")
-    add_seed(parser, "questions")
+    options.add_tokenizer(
+        parser, "the pre-training's tokenizer", default=data_folder("toy-mlm") / "bpe"
+    )
+    options.add_folder(parser, "--output", "folder to make (default: data/toy-squad-vVERSION)")
+    options.add_seed(parser, "questions")
     text = f"texts with {generated.QUESTIONS_PER_TEXT} questions each"
-    add_counts(parser, "texts", generated.TEXTS, text)
+    options.add_counts(parser, "texts", generated.TEXTS, text)
     add_sizes(parser, TOY_SIZES)
-    add_force(parser)
+    options.add_force(parser)
 
 
 def add_sizes(parser: argparse.ArgumentParser, default: WindowSizes) -> None:
     """Add the options of the windows."""
     text = "tokens of a window, with the question and four special tokens"
-    add_number(parser, "--max-length", default.max_length, text)
+    options.add_number(parser, "--max-length", default.max_length, text)
     text = "tokens from the beginning of one window to that of the next"
-    add_number(parser, "--stride", default.stride, text)
+    options.add_number(parser, "--stride", default.stride, text)
     text = "tokens of a question; the rest is cut off"
-    add_number(parser, "--max-query-length", default.max_query_length, text)
+    options.add_number(parser, "--max-query-length", default.max_query_length, text)
 
 
 def sizes_from(args: argparse.Namespace) -> WindowSizes:
@@ -71,14 +62,14 @@ def run(args: argparse.Namespace) -> None:
     from fairseq_plugins.squad.prepare import prepare  # slow to import; --help stays fast
 
     output = args.output or data_folder(f"squad-v{args.version}")
-    call(prepare, args, output=output, sizes=sizes_from(args))
+    options.call(prepare, args, output=output, sizes=sizes_from(args))
 
 
 def run_toy(args: argparse.Namespace) -> None:
     """Prepare generated questions."""
-    texts = counts_from(args, "texts", generated.TEXTS)
-    check_counts("texts", texts)
+    texts = options.counts_from(args, "texts", generated.TEXTS)
+    options.check_counts("texts", texts)
     from fairseq_plugins.squad.prepare import prepare_toy
 
     output = args.output or data_folder(f"toy-squad-v{args.version}")
-    call(prepare_toy, args, output=output, texts=texts, sizes=sizes_from(args))
+    options.call(prepare_toy, args, output=output, texts=texts, sizes=sizes_from(args))

@@ -14,24 +14,9 @@ from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import data_folder
+from fairseq_plugins.data import options
 from fairseq_plugins.data.folders import SPLITS, Folder, build_folders
 from fairseq_plugins.data.measure import sha256
-from fairseq_plugins.data.options import (
-    FEWEST_MERGES,
-    add_command,
-    add_counts,
-    add_folder,
-    add_force,
-    add_number,
-    add_output,
-    add_seed,
-    add_source,
-    add_workers,
-    check_at_least,
-    check_counts,
-    check_folder,
-    counts_from,
-)
 from fairseq_plugins.translation import generated
 from fairseq_plugins.translation.folders import ParallelBuild, files_of
 from fairseq_plugins.translation.moses import check_language
@@ -62,8 +47,8 @@ class Settings:
     force: bool = False
 
     def __post_init__(self) -> None:
-        check_at_least(1, workers=self.workers)
-        check_at_least(FEWEST_MERGES, merges=self.merges)
+        options.check_at_least(1, workers=self.workers)
+        options.check_at_least(options.FEWEST_MERGES, merges=self.merges)
 
     def folder(self, output: Path, corpus: Mapping[str, Any], languages: tuple[str, str]) -> Folder:
         request = {
@@ -99,7 +84,7 @@ def prepare_files(
     check_language("--tgt", languages[1])
     if languages[0] == languages[1]:
         raise OptionError(f"--src and --tgt must differ, but both are {languages[0]!r}")
-    check_folder(source)
+    options.check_folder(source)
     found = find_texts(source, languages, names)
     sums = {path.name: sha256(path) for paths in found.values() for path in paths}
     corpus = {"corpus": source.resolve().name, "files": sums}
@@ -142,7 +127,7 @@ def prepare_archived(
 
 def prepare_toy(output: Path, settings: Settings, *, seed: int, pairs: Mapping[str, int]) -> None:
     """Make the folder of the generated language pair."""
-    check_counts("pairs", pairs)
+    options.check_counts("pairs", pairs)
     languages = (generated.SOURCE, generated.TARGET)
     corpus = {"corpus": f"reordering-v{generated.VERSION}", "seed": seed, "pairs": dict(pairs)}
     folder = settings.folder(output, corpus, languages)
@@ -158,7 +143,7 @@ def get_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="fairseq-pe prepare", description="Make translation folders for fairseq.")
     commands = parser.add_subparsers(dest="command", required=True)
     _add_files(
-        add_command(
+        options.add_command(
             commands,
             "files",
             "prepare_parallel",
@@ -167,21 +152,21 @@ def get_parser() -> argparse.ArgumentParser:
         )
     )
     summary = "WMT14 English-German, downloaded or --from DIR"
-    wmt14 = add_command(commands, "wmt14", "prepare_wmt14_en_de", summary)
+    wmt14 = options.add_command(commands, "wmt14", "prepare_wmt14_en_de", summary)
     text = "folder with the archives of statmt.org, or with their texts (plain, .xz or .gz)"
-    add_source(wmt14, text)
-    add_output(wmt14, "wmt14-en-de")
+    options.add_source(wmt14, text)
+    options.add_output(wmt14, "wmt14-en-de")
     _add_common_options(wmt14, WMT14_MERGES)
-    toy = add_command(commands, "toy", "prepare_toy_mt", "the generated language pair")
-    add_seed(toy, "text")
-    add_counts(toy, "pairs", generated.PAIRS, "pairs of sentences in {split}")
-    add_output(toy, "toy-mt")
+    toy = options.add_command(commands, "toy", "prepare_toy_mt", "the generated language pair")
+    options.add_seed(toy, "text")
+    options.add_counts(toy, "pairs", generated.PAIRS, "pairs of sentences in {split}")
+    options.add_output(toy, "toy-mt")
     _add_common_options(toy, TOY_MERGES)
     return parser
 
 
 def _add_files(parser: argparse.ArgumentParser) -> None:
-    add_source(parser, "folder with the files, plain, .xz or .gz", required=True)
+    options.add_source(parser, "folder with the files, plain, .xz or .gz", required=True)
     parser.add_argument("--src", required=True, metavar="LANG", help="source language, as en")
     parser.add_argument("--tgt", required=True, metavar="LANG", help="target language, as de")
     for split, names in NAMES.items():
@@ -193,20 +178,20 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
             help=f"name of the {split} files without .<language> (default: {' or '.join(names)})",
         )
     name = "<name of DIR>-<src>-<tgt>"
-    add_folder(parser, "--output", f"folder to make (default: data/{name})")
+    options.add_folder(parser, "--output", f"folder to make (default: data/{name})")
     _add_common_options(parser, SMALL_MERGES)
 
 
 def _add_common_options(parser: argparse.ArgumentParser, merges: int) -> None:
     rules = Cleaning()
-    add_number(parser, "--merges", merges, "merges of the joint byte-pair encoding")
+    options.add_number(parser, "--merges", merges, "merges of the joint byte-pair encoding")
     text = "subwords of each side of a training pair, at {}"
-    add_number(parser, "--min-length", rules.min_length, text.format("least"))
-    add_number(parser, "--max-length", rules.max_length, text.format("most"))
+    options.add_number(parser, "--min-length", rules.min_length, text.format("least"))
+    options.add_number(parser, "--max-length", rules.max_length, text.format("most"))
     text = "length of the longer side over that of the shorter"
-    add_number(parser, "--max-ratio", rules.max_ratio, text)
-    add_workers(parser, "processes")
-    add_force(parser)
+    options.add_number(parser, "--max-ratio", rules.max_ratio, text)
+    options.add_workers(parser, "processes")
+    options.add_force(parser)
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -220,7 +205,7 @@ def _run(args: argparse.Namespace) -> None:
     elif args.command == "wmt14":
         prepare_archived(WMT14_EN_DE, args.output, settings, args.source)
     else:
-        pairs = counts_from(args, "pairs", generated.PAIRS)
+        pairs = options.counts_from(args, "pairs", generated.PAIRS)
         prepare_toy(args.output, settings, seed=args.seed, pairs=pairs)
 
 
