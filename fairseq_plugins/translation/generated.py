@@ -13,7 +13,6 @@ order must guess the roles.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -29,51 +28,29 @@ _VERBS = lexicon.VERBS[:10]
 _ADJECTIVES = lexicon.ADJECTIVES[:10]
 
 
-@dataclass(frozen=True)
-class NounPhrase:
-    """A noun with its adjective, each a word of the source language."""
-
-    noun: str
-    adjective: str
-
-    @property
-    def noun_class(self) -> int:
-        return _NOUNS[self.noun]
-
-    @property
-    def source(self) -> list[str]:
-        return [self.noun, self.adjective]
-
-    @property
-    def target(self) -> list[str]:
-        return [
-            lexicon.ARTICLES[self.noun_class],
-            translate(self.adjective),
-            translate(self.noun),
-        ]
+NounPhrase = tuple[str, str]  # a noun and its adjective, words of the source language
 
 
-@dataclass(frozen=True)
-class Clause:
-    """Subject, verb and object, with an optional modifier (preposition, noun phrase)."""
+def write_clause(
+    subject: NounPhrase, verb: str, object_: NounPhrase, modifier: tuple[str, NounPhrase] | None
+) -> tuple[list[str], list[str]]:
+    """Return the words of a clause in the source and in the target language.
 
-    subject: NounPhrase
-    verb: str
-    object: NounPhrase
-    modifier: tuple[str, NounPhrase] | None
+    modifier: a preposition and a noun phrase.
+    """
+    source = [*subject, verb, *object_]
+    ending = lexicon.ARTICLES[_NOUNS[subject[0]]]
+    target = [*_with_article(object_), *_with_article(subject), translate(verb) + ending]
+    if modifier:
+        preposition, place = modifier
+        source += [preposition, *place]
+        target = [*_with_article(place), translate(preposition), *target]
+    return source, target
 
-    @property
-    def source(self) -> list[str]:
-        words = [*self.subject.source, self.verb, *self.object.source]
-        if self.modifier:
-            words += [self.modifier[0], *self.modifier[1].source]
-        return words
 
-    @property
-    def target(self) -> list[str]:
-        modifier = [*self.modifier[1].target, translate(self.modifier[0])] if self.modifier else []
-        verb = translate(self.verb) + lexicon.ARTICLES[self.subject.noun_class]
-        return [*modifier, *self.object.target, *self.subject.target, verb]
+def _with_article(phrase: NounPhrase) -> list[str]:
+    noun, adjective = phrase
+    return [lexicon.ARTICLES[_NOUNS[noun]], translate(adjective), translate(noun)]
 
 
 def translate(word: str) -> str:
@@ -81,26 +58,19 @@ def translate(word: str) -> str:
     return word[::-1]
 
 
-def _noun_phrase(rng: Random) -> NounPhrase:
-    return NounPhrase(rng.choice(tuple(_NOUNS)), rng.choice(_ADJECTIVES))
-
-
-def _clause(rng: Random) -> Clause:
-    modifier = None
-    if rng.random() < 0.5:
-        modifier = (rng.choice(lexicon.PREPOSITIONS), _noun_phrase(rng))
-    return Clause(_noun_phrase(rng), rng.choice(_VERBS), _noun_phrase(rng), modifier)
-
-
 def generate_pairs(seed: int | str, count: int) -> list[tuple[str, str]]:
     """Generate `count` sentences with translations from a seed."""
     rng = Random(seed)
+
+    def phrase() -> NounPhrase:
+        return rng.choice(tuple(_NOUNS)), rng.choice(_ADJECTIVES)
+
     pairs = []
     for _ in range(count):
-        clause = _clause(rng)
-        pairs.append(
-            (" ".join(clause.source) + lexicon.STOP, " ".join(clause.target) + lexicon.STOP)
-        )
+        has_modifier = rng.random() < 0.5
+        modifier = (rng.choice(lexicon.PREPOSITIONS), phrase()) if has_modifier else None
+        source, target = write_clause(phrase(), rng.choice(_VERBS), phrase(), modifier)
+        pairs.append((" ".join(source) + lexicon.STOP, " ".join(target) + lexicon.STOP))
     return pairs
 
 

@@ -1,33 +1,28 @@
 """The generated language pair: a function of the source, which its order decides."""
 
 from fairseq_plugins.data.lexicon import ARTICLES, NOUNS, PREPOSITIONS, VERBS
-from fairseq_plugins.translation.generated import Clause, NounPhrase, generate_pairs
+from fairseq_plugins.translation.generated import generate_pairs, write_clause
 
-CLAUSE = Clause(
-    subject=NounPhrase(NOUNS[0][0], "fair"),
-    verb=VERBS[0],
-    object=NounPhrase(NOUNS[1][0], "tair"),
-    modifier=(PREPOSITIONS[1], NounPhrase(NOUNS[2][0], "sair")),
-)
+SUBJECT, OBJECT, PLACE = (NOUNS[0][0], "fair"), (NOUNS[1][0], "tair"), (NOUNS[2][0], "sair")
+MODIFIER = (PREPOSITIONS[1], PLACE)
 
 
 def test_a_clause_in_both_languages():
-    subject, object_, place = NOUNS[0][0], NOUNS[1][0], NOUNS[2][0]
-    assert CLAUSE.source == [
-        subject, "fair", VERBS[0], object_, "tair", PREPOSITIONS[1], place, "sair",
-    ]  # fmt: skip
-    assert CLAUSE.target == [
-        *(ARTICLES[2], "rias", place[::-1], PREPOSITIONS[1][::-1]),
-        *(ARTICLES[1], "riat", object_[::-1]),
-        *(ARTICLES[0], "riaf", subject[::-1], VERBS[0][::-1] + ARTICLES[0]),
+    source, target = write_clause(SUBJECT, VERBS[0], OBJECT, MODIFIER)
+    assert source == [*SUBJECT, VERBS[0], *OBJECT, PREPOSITIONS[1], *PLACE]
+    assert target == [
+        *(ARTICLES[2], "rias", PLACE[0][::-1], PREPOSITIONS[1][::-1]),
+        *(ARTICLES[1], "riat", OBJECT[0][::-1]),
+        *(ARTICLES[0], "riaf", SUBJECT[0][::-1], VERBS[0][::-1] + ARTICLES[0]),
     ]
 
 
 def test_the_same_words_in_another_order_mean_something_else():
-    swapped = Clause(CLAUSE.object, CLAUSE.verb, CLAUSE.subject, CLAUSE.modifier)
-    assert sorted(swapped.source) == sorted(CLAUSE.source)
-    assert swapped.target != CLAUSE.target
-    assert swapped.target[-1] == CLAUSE.verb[::-1] + ARTICLES[1]
+    source, target = write_clause(SUBJECT, VERBS[0], OBJECT, MODIFIER)
+    swapped, translated = write_clause(OBJECT, VERBS[0], SUBJECT, MODIFIER)
+    assert sorted(swapped) == sorted(source)
+    assert translated != target
+    assert translated[-1] == VERBS[0][::-1] + ARTICLES[1]
 
 
 def test_seeds_and_splits():
