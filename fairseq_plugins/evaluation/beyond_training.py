@@ -87,15 +87,8 @@ class _CausalSplit:
                 f"--tokens must fill a window of {unit} tokens, a multiple of all --lengths, but "
                 f"is {tokens}"
             )
-        samples = TextSamples(
-            options.data,
-            options.split,
-            trained.task,
-            length=unit,
-            context=0,
-            break_mode="none",
-            seed=options.seed,
-        )
+        task, seed = trained.task, options.seed
+        samples = TextSamples(options.data, options.split, task, length=unit, seed=seed)
         count = min(tokens, samples.tokens) // unit
         if not count:
             raise DataError(
@@ -140,15 +133,8 @@ class _MaskedSplit:
         self._options, self._task, self._tokens = options, trained.task, tokens
 
     def measure(self, model: Any, length: int, width: int) -> dict[str, Any]:
-        options = self._options
-        samples = MaskedSamples(
-            options.data,
-            options.split,
-            self._task,
-            length=length,
-            break_mode="none",  # regardless of lines
-            seed=options.seed,
-        )
+        options, seed = self._options, self._options.seed
+        samples = MaskedSamples(options.data, options.split, self._task, length=length, seed=seed)
         whole = min(self._tokens // length, int((samples.sizes == length - 1).sum()))
         if whole < 1:
             raise DataError(

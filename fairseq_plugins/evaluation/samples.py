@@ -95,9 +95,9 @@ class TextSamples(Samples):
         trained: Any,
         *,
         length: int,
-        context: int,
-        break_mode: str,
         seed: int,
+        context: int = 0,
+        break_mode: str = "none",
     ) -> None:
         options = {
             "_name": "language_modeling",
@@ -148,7 +148,14 @@ class MaskedSamples(Samples):
     """
 
     def __init__(
-        self, data: Path, split: str, trained: Any, *, length: int, break_mode: str, seed: int
+        self,
+        data: Path,
+        split: str,
+        trained: Any,
+        *,
+        length: int,
+        seed: int,
+        break_mode: str = "none",
     ) -> None:
         options = {
             "_name": "pe_masked_lm",
