@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import OptionError, checkpoint_given_by
 from fairseq_plugins.common.option_types import new_file, parse_seed
+from fairseq_plugins.common.provenance import portable
 from fairseq_plugins.common.root import ROOT, data_folder, from_root
 from fairseq_plugins.data.options import check_at_least, check_folder
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 SCALE = "mini"
 NUMBERS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 11)
 OF_RESULTS = 5
-PROGRAM = "fairseq-pe analyse figure"
 
 
 def number(word: str) -> int:
@@ -92,7 +92,7 @@ def _run(args: argparse.Namespace) -> None:
         stem,
         title=f"On Position Embeddings in BERT, Figure {args.number}: {title}",
         paper=paper,
-        command=f"{PROGRAM} {_words(args)}",
+        command=f"fairseq-pe analyse {shlex.join(portable(args.command_line))}",
     )
     print(f"written: {from_root(stem)}.png, .svg, .json and .md")
 
@@ -321,21 +321,3 @@ def _of_results(scale: str) -> tuple[str, str, Any]:
         "correlates by more than 0.5 within few offsets, and less within more."
     )
     return "In which range of offsets properties correlate with performance", paper, made
-
-
-def _words(args: argparse.Namespace) -> str:
-    """Return the words of the command line with names in place of paths."""
-    words = [str(args.number)]
-    for option, default in (("length", None), ("words", None), ("seed", 1)):
-        value = getattr(args, option)
-        if value != default:
-            words += [f"--{option}", str(value)]
-    if args.scale:
-        words += ["--scale", args.scale]
-    for word in args.checkpoint:
-        label, path = _labelled(word)
-        shown = from_root(path.absolute()) if path.is_dir() else Path(path.name)
-        name = str(shown.name if shown.is_absolute() else shown)
-        words += ["--checkpoint", f"{label}={name}" if label else name]
-    words += [word for folder in args.data for word in ("--data", folder.name)]
-    return shlex.join(words)
