@@ -10,12 +10,7 @@ from fairseq_plugins.common.errors import WorkError
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.option_types import new_file, number, words
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.root import (
-    ROOT,
-    add_folder_options,
-    apply_folder_options,
-    configs_folder,
-)
+from fairseq_plugins.common.root import ROOT, add_folder_options, configs_folder
 from fairseq_plugins.papers import PAPERS, TABLES
 
 if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
@@ -48,7 +43,8 @@ def get_parser() -> argparse.ArgumentParser:
     text = f"speed of a GPU in 10^12 operations a second (default: {TFLOPS:g})"
     add("--tflops", type=float, default=TFLOPS, metavar="N", help=text)
     text = "kinds to train: lm, mlm, mt, separated by commas (default: none)"
-    add("--train", default="", metavar="KINDS", help=text)
+    kinds = words("--train", ("lm", "mlm", "mt"))
+    add("--train", type=kinds, default=(), metavar="KINDS", help=text)
     text = "processes of a training, 2 to 8 (default: as many as fit into the free memory)"
     add("--processes", type=number("--processes", 1), metavar="N", help=text)
     add_folder_options(parser, ["data", "checkpoints"])
@@ -63,11 +59,7 @@ def _run(args: argparse.Namespace) -> None:
     from fairseq_plugins.runner.cost_estimates import check_rate, vocabulary_of
 
     check_rate(args.tflops)
-    apply_folder_options(args)
-    trainings = [
-        rehearsed_training.plan(ROOT, kind, args.processes)
-        for kind in rehearsed_training.kinds(args.train)
-    ]
+    trainings = [rehearsed_training.plan(ROOT, kind, args.processes) for kind in args.train]
     rehearsed, settings = {}, {}
     for name in args.tables:
         print(f"{name}: composing", flush=True)

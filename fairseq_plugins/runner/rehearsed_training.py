@@ -86,14 +86,6 @@ class RehearsedTraining:
     memory: float
 
 
-def kinds(text: str) -> list[str]:
-    """Parse kinds joined by commas (OptionError: an unknown kind)."""
-    names = [name for name in text.split(",") if name]
-    if unknown := {*names} - {*KINDS}:
-        raise OptionError(f"--train must be among {', '.join(KINDS)}, but has {min(unknown)}")
-    return names
-
-
 def plan(
     root: Path, name: str, processes: int | None = None, row: str = "base", scale: str = "paper"
 ) -> RehearsedTraining:
