@@ -9,6 +9,7 @@ from fairseq_plugins.statistics.comparisons import deviation
 from fairseq_plugins.statistics.inference import Estimate, Spread
 from fairseq_plugins.statistics.judged import BETTER, TIE, WORSE, Agreement, JudgedTable
 
+UNSURE = 1.5  # times the pooled deviation: more is too much for a reference row
 CANNOT = "no row has several seeds, so no difference can be tested and no ordering is claimed"
 
 
@@ -40,6 +41,12 @@ def differences(judged: JudgedTable) -> list[Section]:
         listed = {row: one for row, one in found.items() if one.seeds or row in table.row_names}
         resolution = _resolution(judged, attention, spread)
         parts.append(f"**{table.name_of(attention).capitalize()}**: {resolution}.")
+        own = deviation(judged.rows(attention)[reference]) or 0.0
+        if own > UNSURE * spread.deviation and not all(one.seeds for one in found.values()):
+            parts[-1] += (
+                f" `{reference}` varies more than the rest: of rows without three seeds p is too "
+                f"small here, and {MARK} stands too often."
+            )
         parts += [_against_table(table, listed)] if listed else []
     if not parts:
         return []

@@ -205,6 +205,18 @@ def test_rows_that_share_seeds_are_compared_seed_by_seed(make_result):
     assert "(pooled, 4 degrees of freedom; from 19.95 of `rope` to 20.00 of `base`)" in differences
 
 
+def test_a_reference_that_varies_more_than_the_rest_is_said_to(make_result):
+    """Rows of one seed are then judged by a spread that is too small."""
+    rows = [make_result("base", "linear", s, 100 + n) for s, n in ((1, 0), (2, 9), (3, -9))]
+    for i, name in enumerate(("rope", "spe", "per")):
+        rows += [make_result(name, "linear", s, 70 + i + s / 10) for s in (1, 2, 3)]
+    said = "`base` varies more than the rest: of rows without three seeds p is too small"
+    assert said not in render(JudgedTable.of(TABLE_2, rows), "mini").markdown()
+    rows.append(make_result("lrpe_type1", "linear", 1, 80.0))
+    page = render(JudgedTable.of(TABLE_2, rows), "mini").markdown()
+    assert said in page.partition("## Differences to `base`")[2].partition("\n## ")[0]
+
+
 def test_a_reversed_order_is_told_as_such(make_result):
     rows = [make_result("base", "vanilla", s, 60.0 + s / 10) for s in (1, 2, 3)]
     rows += [make_result("rope", "vanilla", s, 61.0 + s / 9) for s in (1, 2, 3)]
