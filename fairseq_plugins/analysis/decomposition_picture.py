@@ -22,16 +22,26 @@ def relative_matrices(name: str, dim: int = DIM) -> Callable[[int], Tensor]:
     """Return the function s -> W_s (D, D) of a real encoding, of its first head.
 
     The score of a query q at 0 and a key k at s is q^T W_s k.
+
+    Raises:
+        ValueError: an encoding that does not act on queries and keys, or not on these alone.
     """
     generator = torch.Generator().manual_seed(1)
     encoding = build_encoding(name, num_heads=1, head_dim=dim, generator=generator)
+    if encoding.hooks != {"transform_query", "transform_key"}:
+        raise ValueError(
+            f"{name} must act on queries and keys alone to have a W_s, but its hooks are: "
+            f"{', '.join(sorted(encoding.hooks)) or 'none'}."
+        )
     units = torch.eye(dim, dtype=torch.float64).expand(1, 1, -1, -1)
 
     def at(position: int) -> Tensor:
         with torch.no_grad():
-            return encoding.transform_key(units, torch.full((1, dim), position))[0, 0]
+            query = encoding.transform_query(units, torch.full((1, dim), 0))
+            key = encoding.transform_key(units, torch.full((1, dim), position))
+        return (query @ key.mT)[0, 0]
 
-    return lambda position: at(0) @ at(position).mT
+    return at
 
 
 def draw(name: str) -> Any:

@@ -77,3 +77,20 @@ def test_a_matrix_is_enough(is_complex):
 def test_other_families_have_none(family, message):
     with pytest.raises(ValueError, match=message):
         decompose(family)
+
+
+@pytest.mark.parametrize("name", ["alibi", "base", "shaw", "none"])
+def test_scores_that_are_no_w_of_queries_and_keys_are_refused(name):
+    """A bias has the identity as its W, which is not what it does."""
+    with pytest.raises(ValueError, match=f"{name} must act on queries and keys alone"):
+        relative_matrices(name)
+
+
+def test_queries_and_keys_may_differ():
+    """xPos scales queries up and keys down, so that W_s falls with s alone."""
+    encoding = build_encoding("xpos", num_heads=1, head_dim=8, causal=True)
+    unit = torch.eye(8, dtype=torch.float64).expand(1, 1, -1, -1)
+    ahead, by = (torch.full((1, 8), at) for at in (7, 4))
+    expected = encoding.transform_query(unit, ahead) @ encoding.transform_key(unit, ahead - by).mT
+    family = relative_matrices("xpos", 8)
+    torch.testing.assert_close(family(-4), expected[0, 0], atol=1e-6, rtol=0)
