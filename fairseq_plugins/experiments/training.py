@@ -93,6 +93,10 @@ class PretrainedModel:
         sizes = {"sizes": dict(self.sizes)} if self.sizes else {}
         return {"checkpoint": shown.as_posix(), "weights": self.weights, **sizes}
 
+    def within(self, tokens: int) -> int:
+        """Return `tokens`, or the model's number of positions if that is smaller."""
+        return min(tokens, int(self.sizes.get("max_positions", tokens)))
+
     @property
     def text(self) -> str:
         return f"`{self.record()['checkpoint']}` (weights {self.weights[:16]}...)"

@@ -61,6 +61,8 @@ class Options:
         seed: seed of the samples.
         workers: processes that binarise.
         disjoint: drop training examples whose first sentence is in another set.
+        max_length: most tokens of an example with the special ones, of which the longer sentence is
+            cut first; None to leave them as they are.
         force: replace folders of other files or settings.
     """
 
@@ -71,6 +73,7 @@ class Options:
     seed: int = 1
     workers: int = 1
     disjoint: bool = False
+    max_length: int | None = None
     force: bool = False
 
 
@@ -156,7 +159,7 @@ def prepare_files(
     for folder in folders:
         folder.refuse_other()
     for folder, found, splits in zip(folders, located, texts, strict=True):
-        _make(folder, found, splits, tokenizer, options.workers)
+        _make(folder, found, splits, tokenizer, options)
     names = [found.task.name for found in located]
     report(f"prepared in {output}: {', '.join(names)}")
     return names
@@ -188,12 +191,18 @@ def _read(files: TaskFiles, options: Options) -> dict[str, SplitText]:
     return splits
 
 
+def special_tokens(task: GlueTask, tokenizer: Tokenizer) -> int:
+    """Return the number of special tokens in an example, as `<s> a </s> b </s>` of BERT."""
+    return 2 if task.inputs == 1 else 2 + tokenizer.separators
+
+
 def _request(
     task: GlueTask, splits: Mapping[str, SplitText], tokenizer: Tokenizer, options: Options
 ) -> dict[str, Any]:
     held_out = {} if options.held_out is None else {"held_out": options.held_out}
     disjoint = {"disjoint": True} if options.disjoint else {}
     own = task.labels.is_number and task.labels != Labels()
+    length = {"max_length": options.max_length} if options.max_length else {}
     scale = {"labels": [task.labels.lowest, task.labels.highest]} if own else {}
     return {
         "preparation": PREPARATION_VERSION,
@@ -204,6 +213,7 @@ def _request(
         "max_valid": options.max_valid,
         **held_out,
         **disjoint,
+        **length,
         **scale,
         "seed": options.seed,
     }
@@ -214,7 +224,7 @@ def _make(
     files: TaskFiles,
     splits: Mapping[str, SplitText],
     tokenizer: Tokenizer,
-    workers: int,
+    options: Options,
 ) -> None:
     with build_folders(folder) as (work, wanted):
         if not wanted:
@@ -222,16 +232,19 @@ def _make(
         # slow to import; --help stays fast
         from fairseq_plugins.glue.baselines import score_baselines, seen_first_sentences
 
-        built = work / "built"
+        built, workers = work / "built", options.workers
         tokens: dict[str, int] = dict.fromkeys(splits, 0)
-        for i in range(files.task.inputs):
-            part, text = built / f"input{i}", work / f"input{i}"
-            part.mkdir(parents=True)
-            text.mkdir()
-            tokenizer.dictionary.save(str(part / "dict.txt"))
-            for name, split in splits.items():
-                write_subwords(split, i, tokenizer, text / name, f"{files.task.name} {name}")
-                tokens[name] += binarise(text / name, part / name, tokenizer.dictionary, workers)
+        parts = [f"input{i}" for i in range(files.task.inputs)]
+        for part in parts:
+            (built / part).mkdir(parents=True)
+            (work / part).mkdir()
+            tokenizer.dictionary.save(str(built / part / "dict.txt"))
+        room = options.max_length and options.max_length - special_tokens(files.task, tokenizer)
+        for name, split in splits.items():
+            texts = [work / part / name for part in parts]
+            write_subwords(split, tokenizer, texts, f"{files.task.name} {name}", room)
+            for part, text in zip(parts, texts, strict=True):
+                tokens[name] += binarise(text, built / part / name, tokenizer.dictionary, workers)
         write_labels(files.task, splits, work, built / "label", workers)
         about = {
             "splits": {
@@ -299,7 +312,8 @@ def get_parser() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Prepare the chosen tasks."""
-    options = Options(**{field.name: getattr(args, field.name) for field in fields(Options)})
+    names = {field.name for field in fields(Options)} - {"max_length"}
+    options = Options(**{name: getattr(args, name) for name in names})
     tasks = find_tasks(args.tasks.split(",")) if args.tasks else GLUE
     prepare(tasks, args.output, options, args.sources, skip_missing=not args.tasks)
 

@@ -1,6 +1,7 @@
 """Binarised sentences and labels of a GLUE task, as fairseq's sentence_prediction reads them."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,15 +28,36 @@ def files_of(task: GlueTask, splits: Sequence[str]) -> tuple[str, ...]:
     return (*names, "label/dict.txt", *labels)
 
 
+def kept_tokens(lengths: Sequence[int], room: int) -> list[int]:
+    """Return how many tokens of one or two sentences fit; the longer is cut first, as in BERT."""
+    if len(lengths) == 1:
+        return [min(lengths[0], room)]
+    (first, second), half = lengths, room // 2
+    return [min(first, max(room - second, room - half)), min(second, max(room - first, half))]
+
+
 def write_subwords(
-    split: SplitText, column: int, tokenizer: Tokenizer, target: Path, name: str
+    split: SplitText, tokenizer: Tokenizer, targets: Sequence[Path], name: str, room: int | None
 ) -> None:
-    """Write a line of tokens for each example, empty for an empty sentence."""
-    with target.open("w", encoding="utf-8") as out:
+    """Write a line of tokens for each example, empty for an empty sentence.
+
+    targets: a file for each of an example's sentences. room: most tokens of an example; None for
+    any number.
+    """
+    cut = 0
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("w", encoding="utf-8")) for path in targets]
         for number, example in enumerate(split.examples, start=1):
-            out.write(" ".join(tokenizer.tokenize(example.sentences[column])) + "\n")
+            tokens = [tokenizer.tokenize(sentence) for sentence in example.sentences]
+            lengths = [len(one) for one in tokens]
+            kept = lengths if room is None else kept_tokens(lengths, room)
+            cut += kept != lengths
+            for file, one, count in zip(files, tokens, kept, strict=True):
+                file.write(" ".join(one[:count]) + "\n")
             if number % LINES_PER_REPORT == 0:
-                report(f"{name}, input{column}: {number} of {len(split.examples)} lines")
+                report(f"{name}: {number} of {len(split.examples)} lines")
+    if cut:
+        report(f"{name}: {cut} of {len(split.examples)} examples cut to {room} tokens")
 
 
 def binarise(text: Path, prefix: Path, dictionary: "Dictionary", workers: int) -> int:

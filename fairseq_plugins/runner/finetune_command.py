@@ -131,7 +131,7 @@ def _plan(args: argparse.Namespace, task: GlueTask) -> list[FineTuning]:
                 f"{option} must be left out where no model is adapted, as with --encoding "
                 f"{', '.join(args.encoding)} under {args.attention} attention, but is {value}"
             )
-    data = _prepare(args, task, adapts=adapts)
+    data = _prepare(args, task, start.within(args.max_length), adapts=adapts)
     updates = args.adapt_updates or _adapt_updates(data)
     settings = [replace(one, adapt_updates=updates) for one in settings]
     return [
@@ -150,14 +150,22 @@ def _adapt_updates(data: Data) -> int:
     return min(MOST_UPDATES, max(FEWEST_UPDATES, PASSES * tokens // TOKENS_OF_AN_UPDATE))
 
 
-def _prepare(args: argparse.Namespace, task: GlueTask, *, adapts: bool) -> Data:
-    """Make the data folder of the examples and, if a model is adapted, that of plain text."""
+def _prepare(args: argparse.Namespace, task: GlueTask, longest: int, *, adapts: bool) -> Data:
+    """Make the data folder of the examples and, if a model is adapted, that of plain text.
+
+    longest: most tokens of an example.
+    """
     given = {"train": args.data, "valid": args.valid, "test": args.predict}
     paths = {name: path for name, path in given.items() if path is not None}
     sums = {name: sha256(path) for name, path in paths.items()}
     pieces = load_tokenizer(args.start.parent)
+    fewest = glue_prepare.special_tokens(task, pieces) + task.inputs
+    if longest < fewest:
+        raise OptionError(f"--max-length must be at least {fewest}, but is {longest}")
     sums["tokenizer"] = pieces.fingerprint()
-    name = f"finetune-{short_stem(args.data)}-{'-'.join(one[:6] for one in sums.values())}"
+    name = (
+        f"finetune-{short_stem(args.data)}-{'-'.join(one[:6] for one in sums.values())}-{longest}"
+    )
     total = len(read_split(args.data, task, task.split("train")).examples)
     held_out = None if args.valid else custom.held_out_size(total)
     if held_out is not None and total <= held_out:
@@ -169,7 +177,7 @@ def _prepare(args: argparse.Namespace, task: GlueTask, *, adapts: bool) -> Data:
     task = replace(task, name="examples")
     # Folders are named by their data, so nothing else is replaced.
     options = glue_prepare.Options(
-        args.start.parent, held_out=held_out, workers=_WORKERS, force=True
+        args.start.parent, held_out=held_out, workers=_WORKERS, max_length=longest, force=True
     )
     found = glue_prepare.TaskFiles(task, args.data.parent, paths, ())
     folder = data_folder(name)
@@ -182,7 +190,8 @@ def _prepare(args: argparse.Namespace, task: GlueTask, *, adapts: bool) -> Data:
         sums["labels"] = f"{task.labels.lowest:g} to {task.labels.highest:g}"
     if args.text:
         sums["text"] = sha256(args.text)
-    return Data(task, from_root(folder / task.name), total - (held_out or 0), text, sums)
+    examples = total - (held_out or 0)
+    return Data(task, from_root(folder / task.name), examples, pieces.separators, text, sums)
 
 
 def _text_to_adapt_on(args: argparse.Namespace, task: GlueTask) -> dict[str, list[bytes]]:

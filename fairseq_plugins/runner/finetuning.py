@@ -29,6 +29,7 @@ from fairseq_plugins.runner.progress import EVALUATING, Progress
 HEAD = "own"  # name of the classification head
 RECORD = "finetune.json"  # in a model's folder: settings, scores and the commit of the measurement
 OWN_ENCODING = (BASE, "learned")  # names of a start's learned positions
+_EOS = 2  # index of </s> in fairseq's dictionaries
 _MEASURED = ("metrics", "commit")  # keys of the record that are not settings
 _SAMPLE = 256  # tokens of a sample to adapt on
 _WARMUP = 0.06  # of the updates, as in the recipes of GLUE
@@ -40,13 +41,15 @@ _REPORTS = 30  # log lines of a training
 class Data:
     """The user's task and its prepared data, in folders relative to the root.
 
-    task: columns and labels. examples: number for training. text: folder of plain text to adapt on,
-    None if no model is adapted. sums: digests that identify the data.
+    task: columns and labels. examples: number for training. separators: `</s>` between two
+    sentences. text: folder of plain text to adapt on, None if no model is adapted. sums: digests
+    that identify the data.
     """
 
     task: GlueTask
     folder: Path
     examples: int
+    separators: int
     text: Path | None
     sums: dict[str, str]
 
@@ -131,7 +134,7 @@ class FineTuning:
             "scale/mlm=published",
             "+adapted=published",
             f"task.data={hydra_word(text.as_posix())}",
-            f"task.tokens_per_sample={self._within_start(_SAMPLE)}",
+            f"task.tokens_per_sample={self.start.within(_SAMPLE)}",
             *_schedule(self.settings.adapt_updates, saves=4),
         )
         return training.starting_published(self.start, "model.init_from")
@@ -145,7 +148,8 @@ class FineTuning:
             "+glue_protocol=bert",
             f"task.data={hydra_word(self.data.folder.as_posix())}",
             f"task.num_classes={labels.num_classes}",
-            f"task.max_positions={self._within_start(settings.max_length)}",
+            f"task.separator_token={'null' if self.data.separators == 1 else _EOS}",
+            f"task.max_positions={self.start.within(settings.max_length)}",
             f"criterion.classification_head_name={HEAD}",
             f"dataset.batch_size={settings.batch_size}",
             f"optimization.lr=[{settings.learning_rate:g}]",
@@ -154,10 +158,6 @@ class FineTuning:
         if adapted is not None:
             return training.starting_from(adapted)
         return training.starting_published(self.start, FINETUNE)
-
-    def _within_start(self, tokens: int) -> int:
-        """Return a length that the start has positions for."""
-        return min(tokens, int(self.start.sizes.get("max_positions", tokens)))
 
     def _training(self, name: str, recipe: str, *overrides: str) -> Training:
         row, configs = self.settings.encoding, configs_folder(self.root)

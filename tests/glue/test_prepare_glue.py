@@ -25,6 +25,7 @@ from fairseq_plugins.glue import official
 from fairseq_plugins.glue.generated import order, place, write_tasks
 from fairseq_plugins.glue.prepare import Options, find_files, main, prepare
 from fairseq_plugins.glue.tasks import TASKS
+from fairseq_plugins.glue.write import kept_tokens
 
 ENTAILMENT = ("entailment", "not_entailment")
 PAIRS = [
@@ -127,6 +128,26 @@ def test_a_sample_of_both_sets_is_recorded_and_repeats(tmp_path: Path, bpe: Path
     assert make("b", 2)[0] == first
     assert any(make(f"c{seed}", seed)[0] != first for seed in (3, 4))
     assert str(tmp_path) not in json.dumps(about)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "room", "kept"),
+    [
+        ([3], 5, [3]),
+        ([7], 5, [5]),
+        ([9, 2], 6, [4, 2]),
+        ([2, 9], 6, [2, 4]),
+        ([9, 9], 5, [3, 2]),
+        ([1, 4], 5, [1, 4]),
+        ([0, 9], 5, [0, 5]),
+    ],
+)
+def test_the_longer_sentence_is_cut_first_as_in_bert(lengths, room, kept):
+    assert kept_tokens(lengths, room) == kept
+    rest = list(lengths)
+    while sum(rest) > room:  # run_classifier.py, _truncate_seq_pair
+        rest[0 if len(rest) == 1 or rest[0] > rest[1] else 1] -= 1
+    assert rest == kept
 
 
 def test_a_part_of_the_training_set_is_held_out(tmp_path: Path, bpe: Path) -> None:

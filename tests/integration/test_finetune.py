@@ -1,14 +1,22 @@
 """`fairseq-pe finetune` from a small published-style model to scores and predictions."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from fairseq_plugins.cli import finetune
 from fairseq_plugins.common import provenance
+from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe
+from fairseq_plugins.glue import custom
 from fairseq_plugins.integrations.published import prepare_start
 from fairseq_plugins.runner import finetune_command, finetuning
+from fairseq_plugins.runner.finetuning import FineTuning
+from fairseq_plugins.tasks.pe_sentence_prediction import (
+    PESentencePredictionConfig,
+    PESentencePredictionTask,
+)
 from tests.integration import toy_repository as toy
 from tests.published import write_bert_folder
 
@@ -83,6 +91,52 @@ def test_own_examples_fine_tune_a_start_with_and_without_exchange(root, capsys, 
     assert "has a model of other data, start or settings" in capsys.readouterr().err
 
 
+def pairs(root: Path, start: Path, labels: tuple[str, ...]) -> FineTuning:
+    """Plan the fine-tuning of a start on pairs whose first sentence alone is too long."""
+    lines = [f"{labels[i % 2]}\t{'the cat ' * 40}\tthe dog is" for i in range(8)]
+    path = root / "pairs.tsv"
+    path.write_text("label\tsentence1\tsentence2\n" + "\n".join(lines) + "\n")
+    args = finetune.get_parser().parse_args([str(path), "--max-length", "16"])
+    args.start = start / "model.pt"
+    return finetune_command._plan(args, custom.read_task(path))[0]
+
+
+@pytest.mark.parametrize("labels", [("yes", "no"), ("0.5", "1.5")])
+def test_both_sentences_of_a_long_pair_stay_in_the_form_of_the_start(root, labels):
+    """The second used to be cut off as a whole, and a RoBERTa's pairs could not be trained on."""
+    examples = {}
+    for name in ("bert", "roberta"):
+        start = root / "checkpoints" / "start"
+        if name == "roberta":
+            tokenizer = root / "bpe"
+            tokenizer.mkdir()
+            learn_gpt2_bpe(["the cat the dog is"] * 9, 20, tokenizer)
+            start = start.with_name("roberta")
+            shutil.copytree(root / "checkpoints" / "start", start)
+            (start / "tokenizer.json").unlink()
+            (start / "vocab.txt").unlink()
+            for path in tokenizer.iterdir():
+                shutil.copyfile(path, start / path.name)
+        one = pairs(root, start, labels)
+        config = one.trainings()[0].config["task"]
+        settings = PESentencePredictionConfig(
+            data=str(root / one.data.folder),
+            **{key: config[key] for key in ("num_classes", "init_token", "separator_token")},
+            **{key: config[key] for key in ("max_positions", "shorten_method")},
+            regression_target=one.data.task.labels.is_number,
+            seed=1,
+        )
+        task = PESentencePredictionTask.setup_task(settings)
+        task.load_dataset("held_out")
+        dataset, number = task.dataset("held_out"), task.source_dictionary
+        tokens = dataset[0]["net_input.src_tokens"]
+        assert len(tokens) == 16 and tokens[-1] == number.eos()
+        ends = tokens.eq(number.eos()).nonzero().view(-1).tolist()
+        examples[name] = ends
+    assert len(examples["bert"]) == 2 and len(examples["roberta"]) == 3
+    assert examples["bert"][0] > 8  # the second sentence is whole
+
+
 def test_what_cannot_be_is_refused_before_any_work(root, capsys):
     for words, message in (
         (["own.tsv", "--encoding", "roope"], "Did you mean 'rope'"),
@@ -91,6 +145,7 @@ def test_what_cannot_be_is_refused_before_any_work(root, capsys):
         (["no.tsv"], "DATA must be an existing file, but is no.tsv"),
         (["own.tsv", "--encoding", "base", "--text", "own.tsv"], "--text must be left out"),
         (["own.tsv", "--encoding", "base", "--adapt-updates", "9"], "--adapt-updates must be left"),
+        (["own.tsv", "--max-length", "2"], "--max-length must be at least 3, but is 2"),
     ):
         assert finetune.main(words) == 2
         assert message in capsys.readouterr().err
