@@ -177,6 +177,8 @@ def _predict(
         logits = model(**inputs, features_only=True, classification_head_name=head)[0].float()
         expected = batch["target"].view(-1) if "target" in batch else None
         probabilities: list[float | None] = [None] * len(logits)
+        values: list[Any]
+        targets: list[Any] | None
         if glue_task.labels.is_number:
             unscale = glue_task.labels.unscale
             values = [unscale(value) for value in logits.view(-1).tolist()]

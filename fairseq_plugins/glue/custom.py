@@ -20,6 +20,7 @@ LABEL = "label"
 Kind = Literal["classes", "number"]
 _SENTENCES = (("sentence",), ("sentence1", "sentence2"))
 _LEAST_PER_CLASS = 2  # one to train on, one to hold out
+_FEWEST_MEASURED = 2  # examples that a score is of
 _HELD_OUT = 10  # one example of so many
 _NO_LIMIT = float("inf")
 
@@ -38,7 +39,8 @@ def read_task(
 
     Raises:
         DataError: with file and line: a column is missing, another number of fields than columns,
-            an empty sentence or label, a label that is no number, or a class with one example.
+            an empty sentence or label, a label that is no number, or a class with one example; or
+            there is one example to measure on.
     """
     sentences = _sentences_of(train)
     labelled = [Split("train", train.name, sentences, LABEL)]
@@ -53,6 +55,8 @@ def read_task(
             if not all(sentence.strip() for sentence in example.sentences):
                 raise DataError(f"{path}, line {number}: a sentence must not be empty")
         found[split.name] = [example.label or "" for example in examples]
+    if valid and len(found["valid"]) < _FEWEST_MEASURED:
+        raise DataError(f"{valid} must have at least {_FEWEST_MEASURED} examples, but has 1")
     labels = _labels_of(train, found["train"], kind)
     for path, split in zip(given, labelled, strict=False):
         for number, label in enumerate(found[split.name], start=2):
@@ -127,7 +131,7 @@ def _number(text: str) -> float | None:
 
 def held_out_size(examples: int) -> int:
     """Return how many training examples are held out where there is no file to measure on."""
-    return max(2, examples // _HELD_OUT)
+    return max(_FEWEST_MEASURED, examples // _HELD_OUT)
 
 
 def text_lines(paths: Sequence[Path], sentences: Sequence[str], seed: int = 1) -> list[bytes]:

@@ -69,9 +69,12 @@ def test_bad_files_are_refused_by_line(tmp_path, text, message):
 def test_numbers_other_files_and_new_classes_are_checked(tmp_path):
     with pytest.raises(DataError, match=r"own.tsv, line 2: the label must be a number"):
         read_task(write(tmp_path, GOOD), kind="number")
-    other = write(tmp_path, "label\tsentence\nmaybe\ta\n", "valid.tsv")
+    other = write(tmp_path, "label\tsentence\nmaybe\ta\nno\tb\n", "valid.tsv")
     with pytest.raises(DataError, match=r"valid.tsv, line 2: the label must be one of no, yes"):
         read_task(write(tmp_path, GOOD), other)
+    single = write(tmp_path, "label\tsentence\nno\ta\n", "valid.tsv")
+    with pytest.raises(DataError, match=r"valid.tsv must have at least 2 examples, but has 1"):
+        read_task(write(tmp_path, GOOD), single)
     unlabelled = write(tmp_path, "sentence1\na\n", "new.tsv")
     with pytest.raises(DataError, match=r"new.tsv, line 1: must have a column 'sentence'"):
         read_task(write(tmp_path, GOOD), None, unlabelled)
