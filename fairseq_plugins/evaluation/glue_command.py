@@ -1,4 +1,4 @@
-"""`python -m fairseq_plugins.glue evaluate --path CHECKPOINT --data DIR/<TASK> --task CoLA`."""
+"""`python -m fairseq_plugins.glue evaluate | predict --path CHECKPOINT --data DIR --task CoLA`."""
 
 import argparse
 import json
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fairseq_plugins.common.errors import checkpoint_given_by
 from fairseq_plugins.common.exit_status import command
+from fairseq_plugins.common.files import write_text
 from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.options import check_file, check_folder
@@ -17,35 +18,55 @@ from fairseq_plugins.glue.tasks import TASKS, find_task
 def get_parser() -> argparse.ArgumentParser:
     """Build the parser of the command line."""
     parser = Parser(
-        prog="python -m fairseq_plugins.glue", description="GLUE's metrics of a checkpoint."
+        prog="python -m fairseq_plugins.glue",
+        description="GLUE's metrics and predictions of a checkpoint.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("evaluate", help="print one line of JSON with the metrics")
+    text = "print one line of JSON with the metrics"
+    _add_options(commands.add_parser("evaluate", help=text, description=text), "valid")
+    text = "write the predictions for a test set as GLUE's server takes them"
+    predict = commands.add_parser("predict", help=text, description=text)
+    _add_options(predict, "test")
+    predict.add_argument("--output", type=Path, required=True, metavar="FILE", help="as CoLA.tsv")
+    return parser
+
+
+def _add_options(command: argparse.ArgumentParser, subset: str) -> None:
     command.add_argument("--path", type=Path, required=True, metavar="CHECKPOINT")
     command.add_argument(
         "--data", type=Path, required=True, metavar="DIR", help="the task's folder"
     )
     command.add_argument("--task", required=True, help=", ".join(TASKS))
-    text = "valid1 is MNLI mismatched, held_out a part of the training set"
-    command.add_argument("--subset", default="valid", help=text)
+    command.add_argument(
+        "--subset",
+        default=subset,
+        help="valid1 and test1 are MNLI mismatched, held_out a part of the training set "
+        f"(default: {subset})",
+    )
     command.add_argument("--batch-size", type=int, default=BATCH_SIZE, metavar="N")
     command.add_argument("--seed", type=parse_seed, default=1, help="seed of random encodings")
     command.add_argument(
         "--cpu", action="store_true", help="run on the CPU, even where there is a GPU"
     )
-    return parser
 
 
 def run(args: argparse.Namespace) -> None:
-    """Evaluate the checkpoint and print its metrics."""
+    """Print the metrics of the checkpoint, or write its predictions."""
     check_file(args.path, "--path")
     check_folder(args.data, "--data")
-    from fairseq_plugins.evaluation.glue import evaluate  # slow to import; --help stays fast
+    task = find_task(args.task)
+    task.split(args.subset)  # an unknown one is an error
+    from fairseq_plugins.evaluation import glue  # slow to import; --help stays fast
 
     options = {"batch_size": args.batch_size, "seed": args.seed, "cpu": args.cpu}
     with checkpoint_given_by("--path"):
-        result = evaluate(args.path, args.data, find_task(args.task), args.subset, **options)
-    print(json.dumps(result))
+        if args.command == "evaluate":
+            print(json.dumps(glue.evaluate(args.path, args.data, task, args.subset, **options)))
+            return
+        found = glue.predict(args.path, args.data, task, args.subset, **options)
+    values = [f"{one.value:.4f}" if task.labels.is_number else one.value for one in found]
+    rows = "".join(f"{number}\t{value}\n" for number, value in enumerate(values))
+    write_text(args.output, f"index\tprediction\n{rows}")
 
 
 main = command(get_parser, run)

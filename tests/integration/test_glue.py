@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe
 from fairseq_plugins.data.sentences import generate
 from fairseq_plugins.evaluation import glue as evaluation
 from fairseq_plugins.evaluation.glue_command import main
+from fairseq_plugins.glue import tasks
 from fairseq_plugins.glue.prepare_generated import prepare_toy_glue
-from fairseq_plugins.glue.tasks import find_task
+from fairseq_plugins.glue.tasks import Split, find_task
 from tests.hostile import naming_another_model, rewritten
 from tests.integration.helpers import REPOSITORY, hydra_train_config, load_checkpoint
 
@@ -63,6 +65,35 @@ def test_accuracy_is_what_training_saw(trained: Path) -> None:
     seen = load_checkpoint(path)["extra_state"]["val_loss"]
     assert result["metrics"]["accuracy"] == pytest.approx(seen, abs=0.06)
     assert result["metrics"]["accuracy"] > 80
+
+
+@pytest.mark.parametrize("task", ["Order", "Place"])
+def test_predictions_are_written_as_glues_server_takes_them(
+    trained: Path, tmp_path: Path, task: str
+) -> None:
+    data, output = trained / "data" / task, tmp_path / f"{task}.tsv"
+    for part in ("input0", "label"):
+        shutil.copytree(data / part, tmp_path / task / part)
+    for path in (tmp_path / task / "input0").glob("valid.*"):  # generated tasks have no test set
+        path.rename(path.with_stem("test"))
+    for path in (tmp_path / task / "label").glob("valid.*"):
+        path.unlink()
+    checkpoint = trained / task / "checkpoint_last.pt"
+    words = ["--path", str(checkpoint), "--data", str(tmp_path / task), "--task", task]
+    assert main(["predict", *words, "--output", str(output)]) == 2
+    one = find_task(task)
+    unlabelled = replace(one, splits=(*one.splits, Split("test", "test.tsv", ("sentence",), None)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(tasks.TASKS, task, unlabelled)
+        assert main(["predict", *words, "--output", str(output), "--batch-size", "7"]) == 0
+    head, *rows = (line.split("\t") for line in output.read_text().splitlines())
+    assert head == ["index", "prediction"]
+    assert [row[0] for row in rows] == [str(number) for number in range(100)]
+    expected = [found.value for found in evaluation.predict(checkpoint, data, one, "valid")]
+    if one.labels.is_number:
+        assert [float(row[1]) for row in rows] == pytest.approx(expected, abs=1e-4)
+    else:
+        assert [row[1] for row in rows] == expected and {*expected} == {"right", "wrong"}
 
 
 def test_a_figure_is_made_of_fine_tuned_models(trained: Path, tmp_path: Path) -> None:
