@@ -19,6 +19,7 @@ from fairseq_plugins.common.errors import DataError
 
 _OPENERS: dict[str, Any] = {"": open, ".xz": lzma.open, ".gz": gzip.open}
 PACKED = "plain, as .xz or as .gz"  # formats of find_packed and open_packed, for messages
+_ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 # Errors of reading a damaged .xz or .gz.
 UNPACKING_ERRORS = (lzma.LZMAError, EOFError, gzip.BadGzipFile, zlib.error)
 
@@ -102,10 +103,13 @@ def write_statistics(path: Path, value: Any) -> None:
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object; None if the file is missing, damaged or something else."""
+    """Read a JSON object; None if the file is missing, damaged or something else.
+
+    Raises OSError if it cannot be read now, which says nothing about its content.
+    """
     try:
         found = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError):
+    except (*_ABSENT, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

@@ -73,7 +73,7 @@ class Journal:
 
     @classmethod
     def read(cls, path: Path) -> "Journal | None":
-        """Read a journal; None if the file is missing or damaged."""
+        """Read a journal; None if the file is missing or damaged, OSError if it is unreadable."""
         content = read_object(path)
         if content is None or not {"config", "data"} <= content.keys():
             return None

@@ -35,7 +35,7 @@ class Status:
         scale: of the run, or its study.
         name: of the run; `page`, or the name of another job without runs.
         state: one of `STATES`. STOPPED: it was interrupted and can be resumed. UNKNOWN: it was
-            submitted, but Slurm does not answer.
+            submitted, but Slurm does not answer, or its files cannot be read.
         job: number of its job in the queue, None without one.
         updates: of all its trainings so far.
         total: updates of all its trainings at the end.
@@ -93,9 +93,16 @@ class _Gathering:
         folders = (path.parent for path in self.checkpoints.glob("*/*/*/run.json"))
         paths = (*results, *(one for one in folders if not one.name.endswith(".previous")))
         keys = {*self.jobs, *((p.parts[-3], p.parts[-2], p.parts[-1]) for p in paths)}
-        states = [self._of_run(key) for key in sorted(keys)]
+        states = [self._of_any_run(key) for key in sorted(keys)]
         states += [self._of_page(record) for record in self.submitted if not record["runs"]]
         return self._with_reasons(sorted(states, key=lambda one: (one.table, one.scale)))
+
+    def _of_any_run(self, key: RunKey) -> Status:
+        """Return the status of a run, maybe of another user whose files are not readable."""
+        try:
+            return self._of_run(key)
+        except OSError as error:
+            return Status(*key, UNKNOWN, reason=str(error))
 
     def _of_run(self, key: RunKey) -> Status:
         table, scale, name = key

@@ -192,9 +192,10 @@ class TableRunner:
     def _recorded(self, planned: PlannedRun) -> Result | None:
         """Return the run's complete result, unless it is being replaced.
 
-        Raises RunFailed: the result is of another recipe or other data.
+        Raises RunFailed: the result is of another recipe or other data. OSError: it is there, and
+        cannot be read now, so that it must not be replaced.
         """
-        run = planned.run
+        run, path = planned.run, self.root / planned.run.result
 
         def say(text: str) -> None:
             self.progress.say(f"{text}; it is made again")
@@ -202,9 +203,9 @@ class TableRunner:
         unwritten = self._write_unwritten(planned)
         if is_being_replaced(self.root, planned):
             return None
-        result = unwritten or results.read_result(
-            self.root / run.result, planned.experiment.metrics, say
-        )
+        if path.is_file():
+            path.read_bytes()
+        result = unwritten or results.read_result(path, planned.experiment.metrics, say)
         if result is None:
             return None
         reasons = results.mismatch(result, run, planned.config, planned.describe_data(self.root))

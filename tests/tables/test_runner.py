@@ -1,5 +1,6 @@
 """The runner of a table, with stand-ins for fairseq's commands: what is run, skipped, resumed."""
 
+import errno
 import json
 import os
 import resource
@@ -230,6 +231,40 @@ def test_intact_checkpoints_are_kept_where_memory_is_short(root, planned, capsys
     fake = FakeFairseq(root)
     assert work(root, [one], fake) == 0
     assert fake.trained == [(one.run.name, 150)]
+
+
+@pytest.mark.parametrize("name", ["run.json", "base-linear-s1.json"])
+def test_what_cannot_be_read_now_is_neither_set_aside_nor_replaced(
+    root, planned, capsys, monkeypatch, name
+):
+    """As files of a colleague with umask 077, or of a server that is away for a moment."""
+    one = planned[0]
+    work(root, [one], FakeFairseq(root, stop_at=None if name.startswith("base") else 150))
+    for checkpoint in folder_of(root, one).glob("*.pt") if name.startswith("base") else ():
+        checkpoint.unlink()
+    before = {path: path.read_bytes() for path in root.glob("[cr]*/table2/**/*.json")}
+    with monkeypatch.context() as unreadable:
+        for method in ("read_text", "read_bytes"):
+            refuse_reading(unreadable, method, name)
+        fake = FakeFairseq(root)
+        assert work(root, [one], fake) == 1
+    output = capsys.readouterr().out
+    assert f"FAILED {one.run.name}: [Errno {errno.EACCES}] Permission denied" in output
+    assert name in output and fake.trained == []
+    assert all(path.read_bytes() == content for path, content in before.items())
+    assert work(root, [one], fake) == 0
+    assert fake.trained == ([(one.run.name, 150)] if name == "run.json" else [])
+
+
+def refuse_reading(monkeypatch: pytest.MonkeyPatch, method: str, name: str) -> None:
+    read_it = getattr(Path, method)
+
+    def read_or_refuse(path: Path, *options: object, **named: object) -> object:
+        if path.name == name:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return read_it(path, *options, **named)
+
+    monkeypatch.setattr(Path, method, read_or_refuse)
 
 
 def test_without_an_intact_checkpoint_training_starts_anew(root, planned, capsys):

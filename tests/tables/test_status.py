@@ -5,6 +5,7 @@ import json
 import os
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -429,6 +430,26 @@ def test_a_damaged_result_is_no_end(tmp_path, fault):
     one = states(tmp_path)["rope-linear-s1"]
     assert one.state == "failed"
     assert one.reason.startswith("results/table2/toy/rope-linear-s1.json is damaged: ")
+
+
+@pytest.mark.parametrize("name", ["read_text", "open"])  # of its journal, and of its log
+def test_a_run_whose_files_are_unreadable_is_unknown_and_the_others_are_shown(
+    tmp_path, monkeypatch, name
+):
+    make(tmp_path, "rope-linear-s1", line(5, 10) + line(6, 12))
+    write_result(tmp_path, "base-linear-s1")
+    method = getattr(Path, name)
+
+    def read_or_refuse(path: Path, *options: object, **named: object) -> object:
+        if path.parent.name == "rope-linear-s1":
+            raise PermissionError(13, "Permission denied", str(path))
+        return method(path, *options, **named)
+
+    monkeypatch.setattr(Path, name, read_or_refuse)
+    found = states(tmp_path)
+    assert found["base-linear-s1"].state == "done"
+    assert found["rope-linear-s1"].state == "unknown"
+    assert "Permission denied" in found["rope-linear-s1"].reason
 
 
 @pytest.mark.parametrize("value", ["x", None, [], {}, -1, True, 1e999])
