@@ -3,6 +3,7 @@
 import math
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,8 @@ class Journal:
         if training:
             self.content["train_seconds"] += seconds
         if time.monotonic() - self._written > JOURNAL_SECONDS:
-            self.write()
+            with suppress(OSError):  # a full disk for a moment must not end a training
+                self.write()
 
     def begin(self, updates: dict[str, int], *, forced: bool, job: int | None) -> None:
         """Record that a job (None: a process outside Slurm) begins the run; clear its failure."""
@@ -112,5 +114,5 @@ class Journal:
         self.write()
 
     def write(self) -> None:
-        write_json(self.path, self.content)
         self._written = time.monotonic()
+        write_json(self.path, self.content)

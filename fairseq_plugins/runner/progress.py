@@ -4,9 +4,10 @@ import heapq
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Self, TextIO
+from typing import Any, Self, TextIO, cast
 
 from rich.console import Console
 from rich.live import Live
@@ -54,6 +55,35 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+class _LastingStream:
+    """A stream whose full disk or closed terminal ends no training; a closed pipe ends all."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with _without_disk_errors():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with _without_disk_errors():
+            self._stream.flush()
+
+
+@contextmanager
+def _without_disk_errors() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError:
+        pass
+
+
 class Progress:
     """Display of all runs: a table that is redrawn on a terminal, else lines.
 
@@ -78,7 +108,8 @@ class Progress:
         self.deadline: float | None = None
         self._lock = threading.RLock()
         self._drawn = float("-inf")
-        self.console = Console(file=stream or sys.stdout, highlight=False, soft_wrap=True)
+        lasting = cast(TextIO, _LastingStream(stream or sys.stdout))
+        self.console = Console(file=lasting, highlight=False, soft_wrap=True)
         self._live: Live | None = None
         self._printed: dict[str, float] = {}
 

@@ -1,5 +1,7 @@
 """Commands are followed and never left behind; progress estimates the time that is left."""
 
+import errno
+import io
 import os
 import select
 import subprocess
@@ -247,3 +249,36 @@ def test_progress_without_a_terminal_is_lines(capsys):
         "one: training, 0/100 updates",
         "one: done, valid 80.00",
     ]
+
+
+class Broken(io.StringIO):
+    """A stream that fails with an error of this number."""
+
+    def __init__(self, number: int, *, terminal: bool) -> None:
+        super().__init__()
+        self.number, self.terminal = number, terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+    def write(self, text: str) -> int:
+        raise OSError(self.number, os.strerror(self.number))
+
+    def flush(self) -> None:
+        self.write("")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])  # a full disk, a closed terminal
+@pytest.mark.parametrize("terminal", [False, True])
+def test_where_nothing_can_be_displayed_any_more_work_goes_on(number, terminal):
+    stream = Broken(number, terminal=terminal)
+    with Progress("title", ["one"], stream=stream) as progress:
+        progress.say("text")
+        progress.begin_training("one", 0, 100)
+        progress.change("one", DONE)
+    assert progress.runs["one"].state == DONE
+
+
+def test_a_closed_pipe_ends_the_work():
+    with pytest.raises(SystemExit):
+        Progress("title", ["one"], stream=Broken(errno.EPIPE, terminal=False)).say("text")

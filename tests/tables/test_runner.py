@@ -24,7 +24,14 @@ from fairseq_plugins.records import results
 from fairseq_plugins.records.recipe_files import read_content, write_result
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.schema import ResultSchema
-from fairseq_plugins.runner import checkpoints, preflight, run_state, table_run, table_runner
+from fairseq_plugins.runner import (
+    checkpoints,
+    journal,
+    preflight,
+    run_state,
+    table_run,
+    table_runner,
+)
 from fairseq_plugins.runner import status as run_status
 from fairseq_plugins.runner.plan import plan
 from fairseq_plugins.runner.run_options import RunOptions
@@ -171,11 +178,11 @@ def test_an_interrupted_run_resumes_and_its_time_adds_up(root, planned, capsys):
     assert work(root, [one], FakeFairseq(root, stop_at=100)) == 130
     assert "goes on from the last checkpoint" in capsys.readouterr().out
     assert not (root / one.run.result).exists()
-    journal = folder_of(root, one) / "run.json"
-    content = json.loads(journal.read_text())
+    notes = folder_of(root, one) / "run.json"
+    content = json.loads(notes.read_text())
     content["train_seconds"] += 1000
     content["wall_seconds"] += 1000
-    journal.write_text(json.dumps(content))
+    notes.write_text(json.dumps(content))
     fake = FakeFairseq(root)
     assert work(root, [one], fake) == 0
     assert fake.trained == [(one.run.name, 100)]
@@ -188,10 +195,10 @@ def test_an_interrupted_run_resumes_and_its_time_adds_up(root, planned, capsys):
 def test_a_run_of_another_configuration_is_not_resumed(root, planned, capsys):
     one = planned[0]
     work(root, [one], FakeFairseq(root, stop_at=100))
-    journal = folder_of(root, one) / "run.json"
-    content = json.loads(journal.read_text())
+    notes = folder_of(root, one) / "run.json"
+    content = json.loads(notes.read_text())
     content["config"]["optimization"]["lr"] = [0.5]
-    journal.write_text(json.dumps(content))
+    notes.write_text(json.dumps(content))
     fake = FakeFairseq(root)
     assert work(root, [one], fake) == 0
     assert fake.trained == [(one.run.name, 0)]
@@ -330,6 +337,20 @@ def test_the_recipe_says_which_checkpoint_is_evaluated(planned):
     assert other.evaluated == "checkpoint_last.pt"
     commands = replace(one, trainings=(other,)).commands()
     assert all(f"{one.run.folder}/checkpoint_last.pt" in c for c in commands[1:])
+
+
+def test_a_disk_that_is_full_for_a_moment_ends_no_training(root, planned, monkeypatch):
+    full = Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+    class FullMeanwhile(FakeFairseq):
+        def _train(self, *arguments):
+            with monkeypatch.context() as meanwhile:
+                meanwhile.setattr(journal, "JOURNAL_SECONDS", 0.0)
+                meanwhile.setattr(journal, "write_json", full)
+                return super()._train(*arguments)
+
+    assert work(root, planned[:1], FullMeanwhile(root)) == 0
+    assert full.called and (root / planned[0].run.result).is_file()
 
 
 def test_a_failing_row_is_named_and_does_not_stop_the_others(root, planned, capsys):
