@@ -25,6 +25,7 @@ import hydra
 import torch
 from fairseq import checkpoint_utils
 from fairseq.dataclass.initialize import hydra_init
+from fairseq.logging import metrics
 from fairseq.trainer import Trainer
 from fairseq_cli import hydra_train
 from fairseq_cli import train as fairseq_train
@@ -38,6 +39,7 @@ from fairseq_plugins.runner.worker_pool import gpu_mismatch
 
 SAVE_SECONDS = 45.0  # a node failure loses less than 60 s, with an update and the time of saving
 _CHECK_SECONDS = 1.0  # between checks for the file
+_UNLOGGED = {"train_inner"}  # fairseq's meters of the updates since it last logged
 _PROCESSES = "data_parallel_world_size"  # key in checkpoints
 
 
@@ -75,9 +77,13 @@ class SavingTrainer(Trainer):
         """Load a checkpoint, with its position in the epoch for the present number of processes.
 
         fairseq counts the batches of each process, so that half as many processes would resume at
-        half of the position.
+        half of the position. After the end of an epoch it also forgets the losses that it has not
+        logged yet, so that the next point of the curve would be the mean of fewer updates.
         """
         extra_state: dict[str, Any] | None = super().load_checkpoint(*arguments, **options)
+        if extra_state is not None and not options.get("reset_meters"):
+            logged = extra_state.get("metrics", {})
+            metrics.load_state_dict({key: logged[key] for key in _UNLOGGED & logged.keys()})
         if extra_state is not None and "train_iterator" in extra_state:
             now = self.data_parallel_world_size
             iterator = extra_state["train_iterator"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from fairseq.logging import progress_bar
 
 from fairseq_plugins.runner import training_job
 from fairseq_plugins.runner.interruption import STOP
@@ -80,6 +81,35 @@ def test_stopped_after_every_few_updates_it_ends_as_without(
         for key in ("best", "val_loss", "train_iterator"):
             assert ours["extra_state"][key] == theirs["extra_state"][key]
     assert {p.name for p in folder.glob("*.pt")} == {p.name for p in whole.glob("*.pt")}
+
+
+@pytest.mark.slow
+def test_a_curve_does_not_tell_that_a_training_was_killed_between_two_epochs(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SETTINGS, "common.log_interval", 7)
+    curve: dict[int, float] = {}
+
+    def note(self, stats, tag=None, step=None):
+        if tag == "train_inner":
+            curve[step] = stats["loss"]
+
+    def end(trainer: training_job.SavingTrainer, epoch: int) -> None:
+        if epoch > 1:
+            raise KeyboardInterrupt
+        begin(trainer, epoch)
+
+    monkeypatch.setattr(progress_bar.JsonProgressBar, "log", note)
+    train(tmp_path / "whole", data, monkeypatch)
+    whole = dict(curve)
+    begin = training_job.SavingTrainer.begin_epoch
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(training_job.SavingTrainer, "begin_epoch", end)
+        train(tmp_path / "killed", data, monkeypatch)
+    curve.clear()
+    assert updates(tmp_path / "killed") % 7
+    train(tmp_path / "killed", data, monkeypatch)
+    assert curve and curve.items() <= whole.items()
 
 
 def after(update: int):
