@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.common.errors import checkpoint_given_by
-from fairseq_plugins.common.option_types import parse_seed
+from fairseq_plugins.common.option_types import factors, parse_seed
 from fairseq_plugins.data.options import check_file, check_folder
 from fairseq_plugins.evaluation.adaptation_options import add_adaptation
 
@@ -23,7 +23,7 @@ def register(commands: Any) -> None:
     add("--data", type=Path, required=True, metavar="DIR", help="data folder")
     add("--split", default="test", help="train, valid or test (default: test)")
     text = f"multiples of the training length (default: {LENGTHS})"
-    add("--lengths", default=LENGTHS, metavar="1x,2x", help=text)
+    add("--lengths", type=factors, default=LENGTHS, metavar="1x,2x", help=text)
     text = f"tokens to read from the start of the split (default: {TOKENS})"
     add("--tokens", type=int, default=TOKENS, metavar="N", help=text)
     add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
@@ -34,12 +34,11 @@ def register(commands: Any) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     # Here, since these take seconds, which --help must not.
-    from fairseq_plugins.evaluation.beyond_training import measure, parse_factors
+    from fairseq_plugins.evaluation.beyond_training import measure
     from fairseq_plugins.evaluation.language_model import EvaluationOptions
     from fairseq_plugins.modules.adaptation import Adaptation
     from fairseq_plugins.modules.loading import choose_device
 
-    factors = parse_factors(args.lengths)
     options = EvaluationOptions(
         path=args.path,
         data=args.data,
@@ -51,5 +50,5 @@ def _run(args: argparse.Namespace) -> None:
     check_file(args.path, "--path")
     check_folder(args.data, "--data")
     with checkpoint_given_by("--path"):
-        found = measure(options, factors, args.tokens)
+        found = measure(options, args.lengths, args.tokens)
     print(json.dumps(found))

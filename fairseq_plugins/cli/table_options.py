@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from fairseq_plugins.common.option_types import number, seeds, words
+from fairseq_plugins.common.option_types import factors, number, seeds, words
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import add_folder_options
 from fairseq_plugins.papers import PAPERS, SCALE_NAMES, TABLES
@@ -27,15 +27,6 @@ TRACKERS = ("tensorboard", "wandb")
 
 _MAX_RUNNING = "with --slurm: jobs of this submission that train at once (default: no limit)"
 TFLOPS = 40.0  # of a V100, a third of its peak in half precision
-
-
-def lengths(text: str) -> tuple[int, ...]:
-    """Parse comma-separated multiples of the training length, like 2x; each once, sorted."""
-    found = words("--lengths")(text)
-    for word in found:
-        if not re.fullmatch(r"[1-9][0-9]{0,3}x", word, re.ASCII):
-            raise argparse.ArgumentTypeError(f"`--lengths` must be like 1x,2x, but has {word!r}.")
-    return tuple(sorted(int(word.removesuffix("x")) for word in found))
 
 
 def study_name(text: str) -> str:
@@ -117,7 +108,7 @@ def _add_cells(parser: Parser, table: Table) -> None:
     if table.lengths:
         text = "lengths to evaluate, in multiples of the training length; done ones stay "
         text += f"(default: {','.join(f'{factor}x' for factor in table.lengths)})"
-        add("--lengths", type=lengths, default=(), metavar="1x,2x", help=text)
+        add("--lengths", type=factors, default=(), metavar="1x,2x", help=text)
     if table.may_start_published:
         text = "start from a published model, a checkpoint that `fairseq-pe prepare start` or "
         text += "`fairseq-pe convert` makes (default at scale published: "

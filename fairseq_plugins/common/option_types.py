@@ -41,6 +41,15 @@ def seeds(text: str) -> list[int]:
     return list(dict.fromkeys(parse_seed(word, "--seeds") for word in words("--seeds")(text)))
 
 
+def factors(text: str) -> tuple[int, ...]:
+    """Parse comma-separated multiples of the training length, like 2x; each once, sorted."""
+    found = words("--lengths")(text)
+    for word in found:
+        if not re.fullmatch(r"[1-9][0-9]{0,3}x", word, re.ASCII):
+            raise ArgumentTypeError(f"`--lengths` must be like 1x,2x, but has {word!r}.")
+    return tuple(sorted(int(word.removesuffix("x")) for word in found))
+
+
 def numbers(option: str, least: int) -> Callable[[str], tuple[int, ...]]:
     """Return a type for comma-separated integers of at least `least`, each once."""
 

@@ -21,8 +21,6 @@ BLOCKS = 4  # means by position cover a quarter of the training length each
 BATCH_TOKENS = 4096  # tokens of a batch, unless one window is longer
 BLOCK = 1024  # tokens of a window whose logits are in memory at once
 
-_LARGEST_FACTOR = 9999
-
 
 def measure(options: EvaluationOptions, factors: Sequence[int], tokens: int) -> dict[str, Any]:
     """Measure the losses of a causal or a masked language model at each length.
@@ -30,7 +28,7 @@ def measure(options: EvaluationOptions, factors: Sequence[int], tokens: int) -> 
     Args:
         options: checkpoint, data, split, seed of the masks and of random encodings, and changes to
             the trained model.
-        factors: lengths as multiples of the training length, as of `parse_factors`.
+        factors: lengths as multiples of the training length.
         tokens: number of tokens to score, from the beginning of the split, cut to whole windows.
             The same at all lengths, except for a masked model, whose samples begin with <s>.
 
@@ -186,21 +184,3 @@ def masked_by_position(
         bits.index_add_(0, positions, losses)
         found += torch.bincount(positions, minlength=length)
     return bits, found
-
-
-def parse_factors(text: str) -> tuple[int, ...]:
-    """Parse ``1x,2x`` into sorted numbers.
-
-    Raises:
-        OptionError: the text has another form, or a number is out of range.
-    """
-    found = []
-    for word in text.split(","):
-        number = word.strip().removesuffix("x")
-        if not (word.strip().endswith("x") and number.isascii() and number.isdigit()):
-            raise OptionError(f"--lengths must be like 1x,2x,4x, but has {word.strip()!r}")
-        found.append(int(number))
-        if not 1 <= found[-1] <= _LARGEST_FACTOR:
-            limit = "least 1x" if found[-1] < 1 else f"most {_LARGEST_FACTOR:,}x"
-            raise OptionError(f"--lengths must be at {limit} each, but has {found[-1]}x")
-    return tuple(sorted(set(found)))
