@@ -150,7 +150,7 @@ def _add_machines(parser: Parser) -> None:
 
 
 def _add_actions(parser: Parser) -> None:
-    """Add the options of what is done with the runs."""
+    """Add the options that choose between training, rendering and printing."""
     add = parser.add_argument
     add("--dry-run", action="store_true", help="print the commands and do nothing")
     add("--render", action="store_true", help="only make the page from existing results")

@@ -78,7 +78,7 @@ class Folder:
     def refuse_other(self) -> None:
         """Raise DataError if the path holds something not made here, or other data.
 
-        What an earlier version prepared of the same text is not other data.
+        A folder that an earlier version prepared from the same text may be replaced.
         """
         occupied = self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
         if occupied and not (self.path / self.record).is_file():

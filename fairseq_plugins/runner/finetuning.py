@@ -250,7 +250,7 @@ class FineTuning:
                 cosine = nearest[max(nearest)]["cosine"]
                 text = f"adapted; cosine to the start's last layer {cosine:.3f}"
                 if cosine < _NEAR:
-                    text += f": below {_NEAR} more --adapt-updates or --text would help"
+                    text += f": below {_NEAR}: more --adapt-updates or --text would help"
                 progress.say(f"{self.name}: {text}")
 
 

@@ -113,7 +113,7 @@ def check_study(table: Table) -> None:
 
 
 def _check_settings(configs: Path, planned: PlannedRun) -> None:
-    """Check of a study's settings what fairseq does not check (ValueError: naming the option)."""
+    """Check the settings of a study that fairseq does not check (ValueError: naming the option)."""
     if planned.run.study is None:
         return
     for override in planned.run.study.overrides:

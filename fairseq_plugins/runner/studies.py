@@ -142,7 +142,7 @@ def _in_journals(folder: Path, root: Path) -> Iterator[_Recorded]:
 def _place(root: Path, recorded: Sequence[_Recorded]) -> Path | None:
     """Return the folder of a recorded study's own data on this machine; None if it is unknown.
 
-    Results have of a folder outside the root only its name, journals its path.
+    Of a folder outside the root, results record the name alone, and journals the path.
     """
     if recorded[0].study.data is None:
         return None
@@ -174,7 +174,7 @@ def _differences(root: Path, one: _Recorded, asked: Study) -> list[str]:
 
 
 def _other_data(root: Path, one: _Recorded, folder: Path | None) -> str:
-    """Say how the data of a folder, None for the recipe's, differ from those of a study."""
+    """Describe how the data of a folder (None: the recipe's) differ from those of a study."""
     own = one.study.data
     if own is None or folder is None:
         return "" if own is folder else f"data: {own or _RECIPE} -> {folder or _RECIPE}"

@@ -60,13 +60,9 @@ def _submissions(jobs: Sequence[Job]) -> list[str]:
     for folder in dict.fromkeys(job.folder for job in jobs):  # Slurm makes none for a log
         lines += ["", shlex.join(["mkdir", "-p", folder.as_posix()])]
     for job in jobs:
-        lines.append("")
-        waits = {"well": job.after, "anyhow": job.finally_after}
-        lines.append(f"# {job.name}")
-        lines += [
-            f"#   after, ended {how}: {', '.join(names)}" for how, names in waits.items() if names
-        ]
-        lines.append(shlex.join(job.sbatch({})))
+        waits = {"succeeded": job.after, "ended": job.finally_after}
+        after = [f"#   once these have {how}: {', '.join(n)}" for how, n in waits.items() if n]
+        lines += ["", f"# {job.name}", *after, shlex.join(job.sbatch({}))]
     return lines
 
 

@@ -70,7 +70,7 @@ def test_own_examples_fine_tune_a_start_with_and_without_exchange(root, capsys, 
     said = capsys.readouterr().out
     assert "base-vanilla-s1: accuracy " in said and "rope-vanilla-s1: accuracy " in said
     assert "cosine to the start's last layer" in said and "rope - base" in said
-    assert "below 1.1 more --adapt-updates or --text would help" in said
+    assert "below 1.1: more --adapt-updates or --text would help" in said
     folder = root / "checkpoints" / "finetune" / "own"
     table = [line.split("\t") for line in
              (folder / "base-vanilla-s1" / "predictions.tsv").read_text().splitlines()]  # fmt: skip
