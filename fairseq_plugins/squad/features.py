@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,6 +151,21 @@ class Features:
             for question in paragraph.questions:
                 yield question, paragraph.context, span, next(windows)
 
+    @classmethod
+    def build(cls, windows: Sequence[Sequence[int]], texts: Sequence[NDArray[np.int32]]) -> Self:
+        """Build the features of a split.
+
+        Args:
+            windows: `question` to `end` of each.
+            texts: (2, N) each, starts and ends of a text's subwords.
+        """
+        question, first, count, context_at, start, end = (
+            np.array(windows, np.int32).reshape(-1, 6).T
+        )
+        piece_at = np.cumsum([0, *(text.shape[1] for text in texts)], dtype=np.int64)
+        starts, ends = np.concatenate([np.zeros((2, 0), np.int32), *texts], axis=1)
+        return cls(question, first, count, context_at, start, end, piece_at, starts, ends)
+
     def save(self, path: Path) -> None:
         """Write an .npz file."""
         np.savez_compressed(path, **{f.name: getattr(self, f.name) for f in fields(self)})
@@ -168,41 +184,3 @@ class Features:
             raise DataError(f"{path} is missing; {MADE_BY} makes it") from error
         except Exception as error:  # zipfile, zlib and NumPy raise various types
             raise DataError(f"{path} is damaged: {error}") from error
-
-
-class FeatureTable:
-    """A builder of `Features` from the windows and texts of a split."""
-
-    def __init__(self) -> None:
-        self._windows: list[tuple[int, int, int, int, int, int]] = []
-        self._starts: list[NDArray[np.int32]] = []
-        self._ends: list[NDArray[np.int32]] = []
-
-    def add_text(self, text: EncodedText) -> None:
-        """Add the next text of the file."""
-        self._starts.append(np.array(text.starts, np.int32))
-        self._ends.append(np.array(text.ends, np.int32))
-
-    def add_window(self, question: int, window: Window) -> None:
-        """Add a window of the question with this index."""
-        w = window
-        self._windows.append((question, w.first, w.count, w.context_at, w.start, w.end))
-
-    def finish(self) -> Features:
-        """Build the features."""
-        question, first, count, context_at, start, end = (
-            np.array(self._windows, np.int32).reshape(-1, 6).T
-        )
-        sizes = [0, *(len(starts) for starts in self._starts)]
-        empty = [np.zeros(0, np.int32)]
-        return Features(
-            question,
-            first,
-            count,
-            context_at,
-            start,
-            end,
-            np.cumsum(sizes, dtype=np.int64),
-            np.concatenate(self._starts or empty),
-            np.concatenate(self._ends or empty),
-        )

@@ -1,11 +1,13 @@
 """Prepare SQuAD data folders, from the official files or from generated questions."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from fairseq.data import indexed_dataset
 
@@ -20,9 +22,8 @@ from fairseq_plugins.squad.baselines import score_baselines
 from fairseq_plugins.squad.examples import SquadFile, read_bytes, read_squad
 from fairseq_plugins.squad.features import (
     TOY_SIZES,
-    FeatureTable,
+    Features,
     SpecialTokens,
-    Window,
     WindowSizes,
     make_windows,
 )
@@ -183,13 +184,24 @@ def _make_split(
     """Write the files of a split and return its entry in data.json."""
     size = len(tokenizer.dictionary) + 1  # the model's dictionary, with <mask>
     builder = indexed_dataset.make_builder(str(folder / f"{split}.bin"), "mmap", size)
-    table = FeatureTable()
-    tokens = 0
-    for window in _windows(squad, split, tokenizer, sizes, table):
-        builder.add_item(torch.tensor(window.tokens))
-        tokens += len(window.tokens)
+    bos, eos = tokenizer.dictionary.bos(), tokenizer.dictionary.eos()
+    specials = SpecialTokens(bos, eos, tokenizer.separators)
+    windows: list[tuple[int, ...]] = []
+    texts, numbers, tokens = [], itertools.count(), 0
+    step = max(1, len(squad.paragraphs) // REPORTS)
+    for done, paragraph in enumerate(squad.paragraphs, start=1):
+        text = tokenizer.encode_with_offsets(paragraph.context)
+        texts.append(np.array([text.starts, text.ends], np.int32))
+        for question, number in zip(paragraph.questions, numbers, strict=False):
+            question_ids = tokenizer.encode_with_offsets(question.text.strip()).ids
+            for w in make_windows(question, question_ids, text, specials, sizes):
+                windows.append((number, w.first, w.count, w.context_at, w.start, w.end))
+                builder.add_item(torch.tensor(w.tokens))
+                tokens += len(w.tokens)
+        if done % step == 0:
+            report(f"{split}: {done} of {len(squad.paragraphs)} texts")
     builder.finalize(str(folder / f"{split}.idx"))
-    features = table.finish()
+    features = Features.build(windows, texts)
     features.save(features_path(folder, split))
     raw_path(folder, split).write_bytes(squad.raw)
     return {
@@ -200,25 +212,3 @@ def _make_split(
         "tokens": tokens,
         "answers": count_recovered(squad, features),
     }
-
-
-def _windows(
-    squad: SquadFile, split: str, tokenizer: Tokenizer, sizes: WindowSizes, table: FeatureTable
-) -> Iterator[Window]:
-    """Yield the windows of a file, adding each and its text to the table."""
-    specials = SpecialTokens(
-        tokenizer.dictionary.bos(), tokenizer.dictionary.eos(), tokenizer.separators
-    )
-    number = 0
-    step = max(1, len(squad.paragraphs) // REPORTS)
-    for done, paragraph in enumerate(squad.paragraphs, start=1):
-        text = tokenizer.encode_with_offsets(paragraph.context)
-        table.add_text(text)
-        for question in paragraph.questions:
-            question_ids = tokenizer.encode_with_offsets(question.text.strip()).ids
-            for window in make_windows(question, question_ids, text, specials, sizes):
-                table.add_window(number, window)
-                yield window
-            number += 1
-        if done % step == 0:
-            report(f"{split}: {done} of {len(squad.paragraphs)} texts")

@@ -13,9 +13,7 @@ from fairseq_plugins.squad.examples import Answer, Question
 from fairseq_plugins.squad.features import (
     NO_ANSWER,
     Features,
-    FeatureTable,
     SpecialTokens,
-    Window,
     WindowSizes,
     make_windows,
     window_spans,
@@ -192,11 +190,9 @@ def test_sizes_without_room(sizes: tuple[int, int, int], message: str) -> None:
 
 
 def test_saved_and_loaded(encoder: Any, tmp_path: Path) -> None:
-    table = FeatureTable()
-    for text in ("the end.", ""):
-        table.add_text(encode_with_offsets(encoder, text))
-    table.add_window(0, Window([1, 2], 0, 3, 4, 5, 6))
-    features = table.finish()
+    texts = [encode_with_offsets(encoder, text) for text in ("the end.", "")]
+    spans = [np.array([text.starts, text.ends], np.int32) for text in texts]
+    features = Features.build([(0, 0, 3, 4, 5, 6)], spans)
     path = tmp_path / "f.npz"
     features.save(path)
     loaded = Features.load(path)
