@@ -1,6 +1,8 @@
 """A data folder from a single text file, with its end held out."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import write_bytes
@@ -24,13 +26,18 @@ def prepare_one_text(text: Path, output: Path, *, merges: int, workers: int) -> 
     splits, size, is_cut = read_splits(text)
     if is_cut:
         report(f"{text.name} is long: its first {size / 1e6:.1f} MB are used")
-    folder = output.with_name(f"{output.name}-text") / text.name.partition(".")[0]
+    raw = output.with_name(f"{output.name}-text") / text.name.partition(".")[0]
+    prepare_splits(splits, raw, output, merges=merges, workers=workers)
+
+
+def prepare_splits(splits: Mapping[str, list[bytes]], raw: Path, output: Path, **how: Any) -> None:
+    """Write lines by split to a folder `raw`, and make a data folder of them as `prepare_text`.
+
+    The caller names the folder by the text, so that one with other data may be replaced.
+    """
     for split, lines in splits.items():
-        write_bytes(folder / f"{split}.txt", b"".join(lines))
-    # The caller names the folder by the text.
-    prepare_text(
-        output, folder, chosen={}, tokenizer=None, merges=merges, workers=workers, force=True
-    )
+        write_bytes(raw / f"{split}.txt", b"".join(lines))
+    prepare_text(output, raw, force=True, **how)
 
 
 def read_splits(text: Path) -> tuple[dict[str, list[bytes]], int, bool]:

@@ -8,6 +8,7 @@ import functools
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fairseq_plugins.common.errors import DataError, OptionError
@@ -35,9 +36,9 @@ def prepare_text(
     output: Path,
     source: Path,
     *,
-    chosen: Mapping[str, Sequence[str]],
-    tokenizer: Path | None,
-    merges: int | None,
+    chosen: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    tokenizer: Path | None = None,
+    merges: int | None = None,
     held_out: float = 1.0,
     evaluation_lines: int | None = None,
     workers: int = 1,

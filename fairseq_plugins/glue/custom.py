@@ -134,13 +134,10 @@ def held_out_size(examples: int) -> int:
     return max(_FEWEST_MEASURED, examples // _HELD_OUT)
 
 
-def text_lines(paths: Sequence[Path], sentences: Sequence[str], seed: int = 1) -> list[bytes]:
-    """Return the sentences of all files as lines of text, in an order drawn by the seed."""
-    free = GlueTask("text", (), _FreeLabels(), ())
-    lines = []
-    for path in paths:
-        split = Split("text", path.name, tuple(sentences), None)
-        for example in read_split(path, free, split).examples:
-            lines += [f"{sentence.strip()}\n".encode() for sentence in example.sentences]
+def text_lines(path: Path, sentences: Sequence[str], seed: int = 1) -> list[bytes]:
+    """Return the sentences of a file as lines of text, in an order drawn by the seed."""
+    split = Split("text", path.name, tuple(sentences), None)
+    examples = read_split(path, GlueTask("text", (), _FreeLabels(), ()), split).examples
+    lines = [f"{sentence.strip()}\n".encode() for one in examples for sentence in one.sentences]
     Random(seed).shuffle(lines)
     return lines

@@ -4,17 +4,15 @@ import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from fairseq_plugins.common.cpu import usable_cores
 from fairseq_plugins.common.errors import DataError, OptionError
-from fairseq_plugins.common.files import read_bytes, short_stem, write_bytes, write_text
+from fairseq_plugins.common.files import read_bytes, short_stem, write_text
 from fairseq_plugins.common.provenance import commit, describe_data
 from fairseq_plugins.common.root import ROOT, configs_folder, data_folder, from_root, root_folder
 from fairseq_plugins.data.measure import sha256
-from fairseq_plugins.data.one_text import split_lines
+from fairseq_plugins.data.one_text import prepare_splits, split_lines
 from fairseq_plugins.data.plain_text import read_lines as read_text
-from fairseq_plugins.data.prepare_mlm import prepare_text
 from fairseq_plugins.data.tokenizers import load_tokenizer
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.rows import check_row, runnable_rows
@@ -184,7 +182,9 @@ def _prepare(args: argparse.Namespace, task: GlueTask, longest: int, *, adapts: 
     glue_prepare.prepare_files([found], folder, options, pieces)
     text = None
     if lines is not None:
-        text = from_root(_prepare_text(args, lines, folder.with_name(f"{name}-text")))
+        output, raw = (folder.with_name(f"{name}-text{end}") for end in ("", "-raw"))
+        prepare_splits(lines, raw, output, tokenizer=args.start.parent, workers=_WORKERS)
+        text = from_root(output)
     sums.pop("test", None)  # predictions change no model
     if task.labels.is_number:
         sums["labels"] = f"{task.labels.lowest:g} to {task.labels.highest:g}"
@@ -196,27 +196,10 @@ def _prepare(args: argparse.Namespace, task: GlueTask, longest: int, *, adapts: 
 
 def _text_to_adapt_on(args: argparse.Namespace, task: GlueTask) -> dict[str, list[bytes]]:
     """Split the sentences of the examples, and the lines of `--text`, into plain texts."""
-    lines = custom.text_lines([args.data], task.splits[0].sentences)
+    lines = custom.text_lines(args.data, task.splits[0].sentences)
     lines += [*read_text(args.text)] if args.text else []
     name = "the text to adapt on (the sentences of DATA, and --text FILE)"
     return split_lines(lines, name)
-
-
-def _prepare_text(args: argparse.Namespace, lines: dict[str, list[bytes]], output: Path) -> Path:
-    """Make a folder of plain text to adapt on."""
-    raw = output.with_name(f"{output.name}-raw")
-    for split, found in lines.items():
-        write_bytes(raw / f"{split}.txt", b"".join(found))
-    prepare_text(
-        output,
-        raw,
-        chosen={},
-        tokenizer=args.start.parent,
-        merges=None,
-        workers=_WORKERS,
-        force=True,
-    )
-    return output
 
 
 def _comparison(args: argparse.Namespace, task: GlueTask, results: Sequence[Result]) -> str:
