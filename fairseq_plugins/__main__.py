@@ -26,10 +26,7 @@ COMMANDS = {
     "analyse": ("fairseq_plugins.cli.analyse", "what an encoding or a trained model does"),
     "translate": ("fairseq_plugins.evaluation.translate", "raw text with a trained model"),
     "average": ("fairseq_plugins.evaluation.average", "a training's last checkpoints into one"),
-    "convert": (
-        "fairseq_plugins.cli.convert",
-        "BERT, RoBERTa from and to Hugging Face's format",
-    ),
+    "convert": ("fairseq_plugins.cli.convert", "BERT, RoBERTa from and to Hugging Face's format"),
     "completion": ("fairseq_plugins.cli.completion", "make the shell complete these words"),
     "results": ("fairseq_plugins.cli.results", "results as data, or a table's cells for a paper"),
     "report": ("fairseq_plugins.cli.report", "the site of all results, to open in a browser"),

@@ -12,11 +12,7 @@ from typing import Any
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data import generated, options
-from fairseq_plugins.data.binarise import (
-    binarise,
-    split_into_subwords,
-    without_carriage_returns,
-)
+from fairseq_plugins.data.binarise import binarise, split_into_subwords, without_carriage_returns
 from fairseq_plugins.data.folders import SPLITS, Folder, build_folders
 from fairseq_plugins.data.measure import MeasuredText
 from fairseq_plugins.data.published import WIKITEXT_2, WIKITEXT_103, PublishedCorpus, RawSource
@@ -74,12 +70,7 @@ def prepare_published(
 
 
 def prepare_toy(
-    output: Path,
-    *,
-    seed: int,
-    sentences: Mapping[str, int],
-    workers: int = 1,
-    force: bool = False,
+    output: Path, *, seed: int, sentences: Mapping[str, int], workers: int = 1, force: bool = False
 ) -> None:
     """Make the folder of the generated corpus: binarised splits, data.json, and text in raw/."""
     options.check_at_least(1, workers=workers)

@@ -16,12 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairseq_plugins.common.dictionaries import (
-    DICTIONARY_FILE,
-    MASK,
-    SPECIAL_SYMBOLS,
-    read_lines,
-)
+from fairseq_plugins.common.dictionaries import DICTIONARY_FILE, MASK, SPECIAL_SYMBOLS, read_lines
 from fairseq_plugins.common.errors import DataError, WorkError
 from fairseq_plugins.common.extras import install_command, is_installed
 from fairseq_plugins.common.files import require_object

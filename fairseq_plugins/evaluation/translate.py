@@ -15,12 +15,7 @@ from fairseq_plugins.common.files import decoded, writing
 from fairseq_plugins.common.option_types import new_file
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.progress import track
-from fairseq_plugins.data.options import (
-    add_folder,
-    add_number,
-    check_file,
-    check_folder,
-)
+from fairseq_plugins.data.options import add_folder, add_number, check_file, check_folder
 from fairseq_plugins.translation.decoding import Decoding
 
 STANDARD_INPUT = "-"

@@ -258,7 +258,5 @@ EXTRAPOLATION = LANGUAGE_MODEL.measured_by(
     protocols=("bits", "sliding_bits"),
 )
 MASKED_EXTRAPOLATION = MASKED_LANGUAGE_MODEL.measured_by(
-    MaskedExtrapolation,
-    metrics=MaskedLengths,
-    origin=InitialCheckpoint("table8", same_seed=True),
+    MaskedExtrapolation, metrics=MaskedLengths, origin=InitialCheckpoint("table8", same_seed=True)
 )

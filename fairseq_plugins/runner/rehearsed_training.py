@@ -20,12 +20,7 @@ from fairseq_plugins.runner.commands import executable, run_command
 from fairseq_plugins.runner.cost_estimates import vocabulary_of
 from fairseq_plugins.runner.launcher import Launcher, ProcessLauncher
 from fairseq_plugins.runner.rehearsal import GIB, count_parameters, memory_of
-from fairseq_plugins.runner.rehearsed_data import (
-    fill_dictionary,
-    find_corpus,
-    languages,
-    take_part,
-)
+from fairseq_plugins.runner.rehearsed_data import fill_dictionary, find_corpus, languages, take_part
 
 UPDATES = 2
 MOST_PROCESSES, LEAST_PROCESSES = 8, 2  # as on the papers' GPUs; half of them resume
