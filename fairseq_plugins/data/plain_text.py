@@ -6,7 +6,6 @@ some out, as in a novel without empty lines, every line is one.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.common.errors import DataError, OptionError
@@ -17,7 +16,6 @@ from fairseq_plugins.data.options import check_folder
 SUFFIXES = (".txt", ".txt.xz", ".txt.gz")
 # Words in file names that denote a split.
 _SPLIT_WORDS = {"train": {"train"}, "valid": {"valid", "dev"}, "test": {"test"}}
-
 
 Numbering = Callable[[Iterable[bytes]], Iterator[tuple[int, bytes]]]  # document number, line
 
@@ -39,66 +37,63 @@ def read_lines(path: Path) -> Iterator[bytes]:
         raise DataError(f"{path} is damaged after line {number}: {error}") from error
 
 
-@dataclass(frozen=True)
-class PlainText:
-    """Splits of plain text; valid or test without files get the last documents of train.
+def read_splits(
+    files: Mapping[str, Sequence[Path]],
+    held_out: float = 1.0,
+    evaluation_lines: int | None = None,
+) -> dict[str, Iterator[bytes]]:
+    """Return lazily read lines by split; valid or test without files get train's last documents.
 
-    Attributes:
+    Args:
         files: files by split.
         held_out: percentage of train's documents for a split without files, at least one document.
         evaluation_lines: number of lines of each document that valid and test keep; None for all.
+
+    Raises:
+        DataError: train has too few documents to hold some out.
     """
+    missing = [split for split in SPLITS if not files[split]]
+    number: Numbering = _number_documents
+    ranges: dict[str, tuple[int, int]] = {}
+    if missing:
+        count, noun = _count(number(_joined(files["train"]))), "documents"
+        if count <= len(missing):  # as in a novel without empty lines
+            number, noun = _number_lines, "lines"
+            count = _count(number(_joined(files["train"])))
+        ranges = _held_out_ranges(missing, count, noun, held_out)
 
-    files: Mapping[str, Sequence[Path]]
-    held_out: float = 1.0
-    evaluation_lines: int | None = None
-
-    def lines(self) -> dict[str, Iterator[bytes]]:
-        """Return lazily read lines by split.
-
-        Raises DataError: train has too few documents to hold some out.
-        """
-        missing = [split for split in SPLITS if not self.files[split]]
-        number: Numbering = _number_documents
-        ranges: dict[str, tuple[int, int]] = {}
-        if missing:
-            count, noun = self._count(number), "documents"
-            if count <= len(missing):  # as in a novel without empty lines
-                number, noun = _number_lines, "lines"
-                count = self._count(number)
-            ranges = self._held_out_ranges(missing, count, noun)
-        return {split: self._lines_of(split, ranges.get(split), number) for split in SPLITS}
-
-    def _lines_of(
-        self, split: str, limits: tuple[int, int] | None, number: Numbering
-    ) -> Iterator[bytes]:
-        documents = number(_joined(self.files[split] or self.files["train"]))
-        if limits is not None:
-            first, last = limits
+    def lines_of(split: str) -> Iterator[bytes]:
+        documents = number(_joined(files[split] or files["train"]))
+        if split in ranges:
+            first, last = ranges[split]
             documents = ((n, line) for n, line in documents if first <= n < last)
-        if split != "train" and self.evaluation_lines is not None:
-            documents = _first_lines(documents, self.evaluation_lines)
+        if split != "train" and evaluation_lines is not None:
+            documents = _first_lines(documents, evaluation_lines)
         return (line for _, line in documents)
 
-    def _count(self, number: Numbering) -> int:
-        return 1 + max((n for n, _ in number(_joined(self.files["train"]))), default=-1)
+    return {split: lines_of(split) for split in SPLITS}
 
-    def _held_out_ranges(
-        self, missing: Sequence[str], count: int, noun: str
-    ) -> dict[str, tuple[int, int]]:
-        """Return the document range [first, last) of train and of each missing split."""
-        share = max(1, int(count * self.held_out / 100))
-        last = count - share * len(missing)
-        if last < 1:
-            raise DataError(
-                f"no file is named for {' and '.join(missing)}, and train has too few {noun} "
-                f"to hold out {share} for each: {count}"
-            )
-        ranges = {"train": (0, last)}
-        for split in missing:
-            ranges[split] = (last, last + share)
-            last += share
-        return ranges
+
+def _count(documents: Iterable[tuple[int, bytes]]) -> int:
+    return 1 + max((number for number, _ in documents), default=-1)
+
+
+def _held_out_ranges(
+    missing: Sequence[str], count: int, noun: str, held_out: float
+) -> dict[str, tuple[int, int]]:
+    """Return the document range [first, last) of train and of each missing split."""
+    share = max(1, int(count * held_out / 100))
+    last = count - share * len(missing)
+    if last < 1:
+        raise DataError(
+            f"no file is named for {' and '.join(missing)}, and train has too few {noun} "
+            f"to hold out {share} for each: {count}"
+        )
+    ranges = {"train": (0, last)}
+    for split in missing:
+        ranges[split] = (last, last + share)
+        last += share
+    return ranges
 
 
 def _joined(files: Sequence[Path]) -> Iterator[bytes]:

@@ -20,7 +20,7 @@ from fairseq_plugins.data.folders import SPLITS, report
 from fairseq_plugins.data.gpt2_bpe import FILES, PUBLISHED_DICTIONARY_SIZE, PUBLISHED_URL
 from fairseq_plugins.data.measure import MeasuredText, copy_and_measure, sha256
 from fairseq_plugins.data.mlm_folders import make_mlm_folder
-from fairseq_plugins.data.plain_text import PlainText, find_files
+from fairseq_plugins.data.plain_text import find_files, read_splits
 from fairseq_plugins.data.prepare_gpt2_bpe import prepare_tokenizer
 from fairseq_plugins.data.published import (
     WIKITEXT_103,
@@ -58,7 +58,6 @@ def prepare_text(
     if others:
         unused = [f"{path.name}/" if path.is_dir() else path.name for path in others]
         report(f"not used: {', '.join(unused)}")
-    text = PlainText(files, held_out, evaluation_lines)
     about = {
         "corpus": source.resolve().name,
         "files": {s: [{"file": p.name, "sha256": sha256(p)} for p in files[s]] for s in SPLITS},
@@ -67,9 +66,8 @@ def prepare_text(
     }
 
     def gather(target: Path) -> dict[str, MeasuredText]:
-        return {
-            s: copy_and_measure(lines, target / f"{s}.txt") for s, lines in text.lines().items()
-        }
+        texts = read_splits(files, held_out, evaluation_lines)
+        return {s: copy_and_measure(lines, target / f"{s}.txt") for s, lines in texts.items()}
 
     # Only the folder's name: data.json is copied into results, which are shared.
     origin = {"from": source.resolve().name}

@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.folders import SPLITS
-from fairseq_plugins.data.plain_text import PlainText, find_files, read_lines
+from fairseq_plugins.data.plain_text import find_files, read_lines, read_splits
 
 DOCUMENTS = st.lists(st.lists(st.sampled_from(["a", "b c"]), min_size=1), min_size=3, max_size=40)
 
@@ -25,8 +26,11 @@ def found(folder: Path, **chosen: list[str]) -> dict[str, list[str]]:
     return {s: [path.name for path in paths] for s, paths in find_files(folder, chosen)[0].items()}
 
 
-def taken(text: PlainText) -> dict[str, str]:
-    return {split: b"".join(lines).decode() for split, lines in text.lines().items()}
+def taken(
+    files: Mapping[str, Sequence[Path]], held_out: float = 1.0, lines: int | None = None
+) -> dict[str, str]:
+    splits = read_splits(files, held_out, lines)
+    return {split: b"".join(lines).decode() for split, lines in splits.items()}
 
 
 def test_names_say_the_split(tmp_path: Path) -> None:
@@ -90,7 +94,7 @@ def test_every_document_is_in_one_split(
     train.write_text(text)
     valid = write(folder, valid="other\n") / "valid.txt"
     files = {"train": [train], "valid": [valid] if with_valid else [], "test": []}
-    splits = taken(PlainText(files, held_out))
+    splits = taken(files, held_out)
     if with_valid:
         assert splits.pop("valid") == "other\n"
     assert "".join(splits.values()) == text
@@ -101,27 +105,27 @@ def test_every_document_is_in_one_split(
 
 def test_files_are_documents_of_their_own(tmp_path: Path) -> None:
     folder = write(tmp_path, a="1\n2", b="3\n", c="4\n")
-    text = taken(PlainText(find_files(folder, {})[0]))
+    text = taken(find_files(folder, {})[0])
     assert text == {"train": "1\n2\n\n", "valid": "3\n\n", "test": "4\n"}
 
 
 def test_the_first_lines_of_each_evaluated_document(tmp_path: Path) -> None:
     text = "1\n2\n3\n\n4\n5\n6\n"
     write(tmp_path, train=text, valid=text, test=text)
-    kept = taken(PlainText(find_files(tmp_path, {})[0], evaluation_lines=2))
+    kept = taken(find_files(tmp_path, {})[0], lines=2)
     assert kept == {"train": text, "valid": "1\n2\n\n4\n5\n", "test": "1\n2\n\n4\n5\n"}
 
 
 def test_too_few_documents(tmp_path: Path) -> None:
     files = dict.fromkeys(SPLITS, ()) | {"train": [write(tmp_path, a="1\n\n2\n") / "a.txt"]}
     with pytest.raises(DataError, match="too few lines to hold out 1 for each: 2"):
-        PlainText(files).lines()
+        read_splits(files)
 
 
 def test_a_text_without_empty_lines_is_held_out_by_lines(tmp_path: Path) -> None:
     lines = [f"{i}\n" for i in range(200)]
     files = dict.fromkeys(SPLITS, ()) | {"train": [write(tmp_path, a="".join(lines)) / "a.txt"]}
-    found = {split: list(some) for split, some in PlainText(files).lines().items()}
+    found = {split: list(some) for split, some in read_splits(files).items()}
     assert {split: len(some) for split, some in found.items()} == {
         "train": 196,
         "valid": 2,
@@ -134,7 +138,7 @@ def test_packed_files_are_read_as_plain_ones(tmp_path: Path) -> None:
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"1\n"))
     (tmp_path / "b.txt.xz").write_bytes(lzma.compress(b"2\n"))
     write(tmp_path, c="3\n")
-    text = taken(PlainText(find_files(tmp_path, {})[0]))
+    text = taken(find_files(tmp_path, {})[0])
     assert text == {"train": "1\n\n", "valid": "2\n\n", "test": "3\n"}
 
 
@@ -142,8 +146,8 @@ def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("1\n\ufeff2\n", encoding="utf-8-sig")
     files = {"train": [tmp_path / "a.txt", tmp_path / "b.txt"]}
-    text = PlainText({**files, "valid": files["train"][:1], "test": files["train"][:1]})
-    assert taken(text)["train"] == "1\n\ufeff2\n\n1\n\ufeff2\n"
+    text = taken({**files, "valid": files["train"][:1], "test": files["train"][:1]})
+    assert text["train"] == "1\n\ufeff2\n\n1\n\ufeff2\n"
 
 
 def test_errors_name_file_and_line(tmp_path: Path) -> None:
