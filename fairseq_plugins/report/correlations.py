@@ -48,11 +48,6 @@ from fairseq_plugins.statistics.numbers import Numbers
 PAGE = "bert_table5"
 DIGITS = 2
 
-_HELD = (
-    "Partial correlations, 95 % intervals: what is left over rows as near to the published model, "
-    "each task by the cosines of its own page, without Holm's correction."
-)
-
 Grid = Sequence[tuple[str, Column, Sequence[Number]]]  # by performance: table, and a number each
 
 
@@ -90,6 +85,11 @@ class Correlations:
     scale: str
     numbers: Numbers
     source: ClassVar[str] = SOURCE
+    at_one_nearness: ClassVar[str] = "With nearness to the start held constant"
+    about_held: ClassVar[str] = (
+        "Partial correlations, 95 % intervals: what is left over rows as near to the published "
+        "model, each task by the cosines of its own page, without Holm's correction."
+    )
 
     @property
     def ours(self) -> Mapping[MetricPair, Correlated]:
@@ -105,8 +105,9 @@ class Correlations:
 
     @functools.cached_property
     def held(self) -> Grid:
-        """The same with the nearness to the published model held constant."""
-        return grid(correlate(self.numbers.cells, self.scale, at_one_nearness=True))
+        """The same with nearness to the published model held constant; empty without any."""
+        found = grid(correlate(self.numbers.cells, self.scale, at_one_nearness=True))
+        return found if any(number.ours for *_, numbers in found for number in numbers) else ()
 
     @property
     def lost(self) -> dict[str, str]:
@@ -175,9 +176,9 @@ class Correlations:
             "some share an embedding: what seeds do to a row is in it only as noise between rows."
         )
         sections = [Section("Intervals of ours", [about, table(ours, lambda n: n.sure or DASH)])]
-        if any(number.ours for _, _, numbers in self.held for number in numbers):
+        if self.held:
             held = table(self.held, lambda n: f"{n.ours} ({n.sure})" if n.sure else DASH)
-            sections.append(Section("With nearness to the start held constant", [_HELD, held]))
+            sections.append(Section(self.at_one_nearness, [self.about_held, held]))
         sections += [figure_section(SOURCE, scale)] if is_installed("matplotlib") else []
         printed = [again, table(theirs, lambda n: n.ours or DASH)]
         sections += [

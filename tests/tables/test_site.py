@@ -124,6 +124,21 @@ def test_a_claims_page_says_how_sure_and_how_to_run_it(site: Path) -> None:
     assert "--rows lrpe_type2,rope --attention linear --seeds 1,2,3" in text
 
 
+def test_table_5_has_its_correlations_at_one_nearness_too(tmp_path: Path) -> None:
+    rows = ("learned", "sinusoidal", "learnable_sinusoidal", "shaw_only", "learned_shaw")
+    for table in ("bert_table2", "bert_table4"):
+        published = ROOT / "results" / table / "published"
+        folder = tmp_path / "results" / table / "published"
+        shutil.copytree(published / "recipes", folder / "recipes")
+        for row in rows:
+            shutil.copy(published / f"{row}-vanilla-s1.json", folder)
+    found = read_evidence(tmp_path, processes=1)
+    build(found, tmp_path / "site", say=lambda _: None, pictures=["rope"])
+    page = (tmp_path / "site" / "bert_table5-published.html").read_text(encoding="utf-8")
+    _, _, held = page.partition("<h2>With nearness to the start held constant</h2>")
+    assert re.search(r'<th scope="row">EM, v1.1</th><td class="number">[+-]\d\.\d\d <small>', held)
+
+
 def test_a_cells_page_has_its_runs(site: Path) -> None:
     text = (site / "run-table2-mini-rope-linear.html").read_text(encoding="utf-8")
     for word in (
