@@ -34,8 +34,7 @@ def draw_claims(claims: Sequence[Claim], verdicts: Mapping[str, Verdict], stem: 
         (claim, verdict)
         for word in (Word.CONFIRMED, Word.CONTRADICTED, Word.UNDECIDED)
         for claim in claims
-        if (verdict := verdicts[claim.name]).word == word
-        and (verdict.has_interval or word != Word.UNDECIDED)
+        if (verdict := verdicts[claim.name]).word == word and verdict.has_interval
     ]
     picture = Picture(figsize=(11, 1.9 + 0.34 * len(shown)), layout="constrained")
     heights = [1.1, max(1.0, 0.45 * len(shown))]

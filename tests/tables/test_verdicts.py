@@ -323,6 +323,7 @@ def test_damaged_results_stop_nothing(root, make_result, capsys):
     for stem in ("claims", "claims-summary"):
         drawn = (root / "results" / f"{stem}.svg").read_text()
         assert f"{len(CLAIMS)} claims of the papers" in drawn and "not run" in drawn
+        assert "a learned table ends" not in drawn, "there is no interval to draw"
     assert len(json.loads((root / "results" / "claims.json").read_text())) == len(CLAIMS)
 
 
