@@ -233,7 +233,7 @@ def _cell(claim: Claim, verdict: Verdict | None) -> str:
     if tie := tie_text(verdict):
         brackets += f"; {tie}"
     if held := held_text(verdict):
-        brackets += f"; {held}"
+        brackets += f"; at one nearness {held}"
     return f"**{verdict.word}** {effect_text(verdict.estimate, verdict)}{brackets}"
 
 
@@ -283,8 +283,8 @@ def tie_text(verdict: Verdict) -> str:
 
 
 def held_text(verdict: Verdict) -> str:
-    """Say what is left of a correlation with nearness held constant; "" where it has none."""
+    """Format what is left of a correlation with nearness held constant; "" where it has none."""
     if verdict.held is None:
         return ""
     sure = interval_text(verdict.held, verdict)
-    return f"at one nearness {effect_text(verdict.held, verdict)} ({sure})"
+    return f"{effect_text(verdict.held, verdict)} ({sure})"

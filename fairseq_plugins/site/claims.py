@@ -154,7 +154,7 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
     if tie and verdict.word != Word.UNDECIDED:
         where += f"; it is {tie}"
     if held := held_text(verdict):
-        where += f"; {held} to the published model"
+        where += f"; with nearness to the published model held constant it is {held}"
     if verdict.missing:
         where += f"; without {verdict.missing}"
     sure = interval_text(estimate, verdict)

@@ -151,8 +151,10 @@ def test_what_nearness_explains_is_left_out_where_it_is_held_constant() -> None:
     (claim,) = [one for one in CLAIMS if one.name == name]
     verdict = judge(claim, numbers)
     unit = text.replace(" (", " r (")
-    assert verdict.held == found and held_text(verdict) == f"at one nearness {unit}"
-    assert unit in render_claims([claim], {PUBLISHED: {name: verdict}}).markdown()
+    assert verdict.held == found and held_text(verdict) == unit
+    assert (
+        f"at one nearness {unit}" in render_claims([claim], {PUBLISHED: {name: verdict}}).markdown()
+    )
     assert held_text(judge(claim, Numbers(cells(12), {}, PUBLISHED))) == ""
 
 
