@@ -43,8 +43,15 @@ class FigureInput:
     loaded: LoadedStack | None = None
 
     def absolute(self, length: int) -> Tensor | None:
-        """Return position vectors (T, C) of T = `length`; None without an absolute encoding."""
-        return None if self.inputs is None else input_rows(self.inputs, length, seed=None)
+        """Return position vectors (T, C) of T = `length`, as they are added to zeros.
+
+        None without an absolute encoding, or if these do not differ: one that multiplies or
+        convolves words has no vectors of its own.
+        """
+        if self.inputs is None:
+            return None
+        rows = input_rows(self.inputs, length, seed=None)
+        return None if (rows == rows[0]).all() else rows
 
     def absolute_kind(self) -> str:
         """Return the kind of the absolute vectors, as `LEARNED`; "" for others or none."""

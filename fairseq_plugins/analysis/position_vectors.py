@@ -72,9 +72,13 @@ def near_minus_far(matrix: Tensor) -> float:
 
 
 def clearness(matrix: Tensor) -> float:
-    """Compute `near_minus_far` in standard deviations over all pairs of two positions."""
+    """Compute `near_minus_far` in standard deviations over all pairs of two positions.
+
+    0 where all pairs are equal.
+    """
     pairs = matrix[~torch.eye(len(matrix), dtype=torch.bool)]
-    return near_minus_far(matrix) / float(pairs.std(correction=0))
+    deviation = float(pairs.std(correction=0))
+    return near_minus_far(matrix) / deviation if deviation else 0.0
 
 
 def offset_share(matrix: Tensor) -> float:

@@ -30,6 +30,7 @@ def test_near_is_above_far_where_it_falls_with_distance() -> None:
     assert abs(near_minus_far(torch.ones(8, 8))) < 1e-12
     only_itself = 100 * torch.eye(40).double()
     assert near_minus_far(only_itself) == 0  # which is no neighbour
+    assert clearness(only_itself) == 0  # all pairs are equal
 
 
 def test_the_offset_explains_all_of_a_toeplitz_matrix_and_little_of_noise() -> None:

@@ -186,3 +186,13 @@ def test_a_model_without_weights_is_named(number: int) -> None:
     linear = trained("fast", wrap_model("pe_roberta", model, DICTIONARY))
     with pytest.raises(OptionError, match="needs softmax attention, but fast has linear"):
         make_figure(number, [masked("learned"), linear], SIZES)
+
+
+@pytest.mark.parametrize("encoding", ["product", "complex_order", "cnn"])
+@pytest.mark.parametrize("number", [1, 9])
+def test_what_multiplies_or_convolves_words_has_no_vectors(number: int, encoding: str) -> None:
+    inputs = [masked(encoding), masked("learned")]
+    names = [name.removesuffix(", absolute") for name in make_figure(number, inputs, SIZES).numbers]
+    assert names == ["learned"]
+    with pytest.raises(OptionError, match=f"figure {number} needs .*, which no input has"):
+        make_figure(number, inputs[:1], SIZES)
