@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fairseq_plugins.analysis.figure_files import round_digits
+from fairseq_plugins.analysis.figure_files import grey_limits, round_digits
 from fairseq_plugins.analysis.picture import EncodingPicture, Panel
 from fairseq_plugins.common.files import with_ending, write_json, write_text
 from fairseq_plugins.common.pictures import save_picture
@@ -201,7 +201,10 @@ def _draw_small(kernel: Any, weights: Any, data: EncodingPicture) -> None:
 
 def _attention(panel: Any, data: EncodingPicture, title: str) -> Any:
     """Draw an attention map, and return its image."""
-    image = panel.imshow(data.weights.numpy(), cmap="Greys", vmin=0, interpolation="nearest")
+    weights = data.weights.numpy()
+    # The first words of a causal model have few keys: their weights would hide all others.
+    most = grey_limits(weights)[1] if data.causal else None
+    image = panel.imshow(weights, cmap="Greys", vmin=0, vmax=most, interpolation="nearest")
     panel.set_title(title, fontsize=9)
     panel.set_xlabel("key", fontsize=8)
     panel.set_ylabel("query", fontsize=8)
@@ -242,7 +245,9 @@ def _draw_part(picture: Any, panel: Any, part: Panel) -> None:
 
 
 def _scale(picture: Any, panel: Any, shown: Any) -> None:
-    picture.colorbar(shown, ax=panel, shrink=0.8).ax.tick_params(labelsize=7)
+    is_beyond = shown.get_array().max() > shown.get_clim()[1]
+    bar = picture.colorbar(shown, ax=panel, shrink=0.8, extend="max" if is_beyond else "neither")
+    bar.ax.tick_params(labelsize=7)
 
 
 def page(pictures: Sequence[EncodingPicture], command: str) -> str:

@@ -178,6 +178,16 @@ def test_the_legend_hides_no_kernel(name: str):
     assert inside.x0 <= box.x0 and box.x1 <= inside.x1
 
 
+@pytest.mark.parametrize(("name", "most"), [("xpos", 0.6), ("rope", 1.0)])
+def test_a_few_weights_do_not_set_the_greys_of_a_causal_map(name: str, most: float):
+    seen = look(name)
+    places = (panel for panel in draw(seen).axes if panel.get_title().startswith("attention"))
+    (image,) = next(places).images
+    highest = float(seen.weights.max())
+    assert image.get_clim()[1] <= most * highest + 1e-6
+    assert image.colorbar.extend == ("max" if seen.causal else "neither")
+
+
 def test_options_are_in_the_title_and_in_the_files_names(tmp_path: Path, capsys):
     words = ["picture", "rope", "--length", "12", "--output", str(tmp_path)]
     assert main(words) == main([*words, "--options", "base=500  rotated=half"]) == 0
