@@ -9,7 +9,7 @@ from fairseq_plugins.analysis import LENGTH, WORDS
 from fairseq_plugins.common.errors import checkpoint_given_by
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.common.option_types import new_file, parse_seed
-from fairseq_plugins.data.options import check_file, check_folder
+from fairseq_plugins.data.options import check_at_least, check_file, check_folder
 
 
 def register(commands: Any) -> None:
@@ -37,6 +37,8 @@ def register(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
+    check_at_least(1, words=args.words)
+    check_at_least(4, length=args.length)
     check_file(args.path, "--path")
     check_folder(args.data, "--data")
     import numpy as np  # here, since these take seconds, which --help must not

@@ -126,6 +126,8 @@ CASES = [
     ("analyse figure", "2 --checkpoint a=absent", "--checkpoint must be an existing file or"),
     ("analyse figure", "2 --checkpoint short.txt --data absent", "--data must be an existing"),
     ("compare", "rope alibi --labelled absent", "--labelled must be an existing file"),
+    ("analyse identical-words", "--path x --data . --words 0", "--words must be at least 1, but"),
+    ("analyse identical-words", "--path x --data . --length 3", "--length must be at least 4, but"),
     ("analyse figure", "1 --words 0", "--words must be at least 1, but is 0"),
     ("analyse figure", "1 --output short.txt/x", "--output: must be a file in a folder"),
     ("analyse figure", "7", "7 is trained: `fairseq-pe table bert_figure7` makes it"),
