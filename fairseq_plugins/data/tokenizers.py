@@ -18,7 +18,12 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
     Raises DataError: no tokenizer is there, or a file is damaged.
     """
-    is_wordpiece = any((folder / name).is_file() for name in (TOKENIZER_FILE, VOCABULARY_FILE))
-    if is_wordpiece and not (folder / ENCODER_FILE).is_file():
+    if is_wordpiece(folder):
         return WordPieceTokenizer.load(folder)
     return Gpt2Tokenizer.load(folder)
+
+
+def is_wordpiece(folder: Path) -> bool:
+    """Return whether a folder holds BERT's tokenizer; a RoBERTa's may have a tokenizer.json too."""
+    has_file = any((folder / name).is_file() for name in (TOKENIZER_FILE, VOCABULARY_FILE))
+    return has_file and not (folder / ENCODER_FILE).is_file()

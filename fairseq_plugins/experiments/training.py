@@ -9,6 +9,7 @@ from fairseq_plugins.common.checkpoints import BEST, LAST, read_checkpoint, weig
 from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import checkpoint_given_by
 from fairseq_plugins.common.root import from_root, root_folder
+from fairseq_plugins.data.tokenizers import is_wordpiece
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import require_names
 from fairseq_plugins.records.recipe import START, hydra_word, trainings_of
@@ -23,6 +24,7 @@ SIZES = (
     *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
     *("encoder_normalize_before", "layer_norm_eps", "segments", "max_positions"),
 )
+_EOS = 2  # index of </s> in fairseq's dictionaries
 PREPARE = typed_command("scripts/prepare_start.sh")  # writes `default_checkpoint`
 
 
@@ -43,12 +45,13 @@ class PretrainedModel:
 
     checkpoint: relative to the root. weights: their checksum, which identifies the model in
     results; empty if the file is missing. sizes: model options that follow from its weights; empty
-    for those of the recipe.
+    for those of the recipe. separators: `</s>` between the sentences of a pair.
     """
 
     checkpoint: Path = field(compare=False)
     weights: str
     sizes: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    separators: int = field(default=1, compare=False)
 
     @classmethod
     def load(cls, root: Path, path: Path) -> tuple[Self, dict[str, Any]]:
@@ -73,7 +76,11 @@ class PretrainedModel:
         with checkpoint_given_by("`--start`"):
             require_names(root / model.checkpoint, checkpoint, [ROBERTA])
         options = checkpoint["cfg"]["model"]
-        return replace(model, sizes={name: options[name] for name in SIZES if name in options})
+        sizes = {name: options[name] for name in SIZES if name in options}
+        is_bert = str(sizes.get("segments")) == "pairs" or is_wordpiece(
+            (root / model.checkpoint).parent
+        )
+        return replace(model, sizes=sizes, separators=1 if is_bert else 2)
 
     @classmethod
     def of(cls, recorded: Mapping[str, Any]) -> Self | None:
@@ -83,7 +90,10 @@ class PretrainedModel:
             if isinstance(one, Mapping) and all(
                 isinstance(one.get(key), str) for key in ("checkpoint", "weights")
             ):
-                return cls(Path(one["checkpoint"]), one["weights"], one.get("sizes", {}))
+                separators = one.get("separators", 1)
+                return cls(
+                    Path(one["checkpoint"]), one["weights"], one.get("sizes", {}), separators
+                )
         return None
 
     def record(self) -> dict[str, Any]:
@@ -91,7 +101,8 @@ class PretrainedModel:
         path = self.checkpoint
         shown = Path(path.name) if path.is_absolute() else path
         sizes = {"sizes": dict(self.sizes)} if self.sizes else {}
-        return {"checkpoint": shown.as_posix(), "weights": self.weights, **sizes}
+        separators = {"separators": self.separators} if self.separators != 1 else {}
+        return {"checkpoint": shown.as_posix(), "weights": self.weights, **sizes, **separators}
 
     def within(self, tokens: int) -> int:
         """Return `tokens`, or the model's number of positions if that is smaller."""
@@ -205,7 +216,7 @@ class Training:
         return replace(self, overrides=(*self.overrides, override))
 
     def with_sizes(self, start: PretrainedModel) -> "Training":
-        """Return the training with the model sizes of the published model that it starts from."""
+        """Return the training with the model sizes and the pairs' form of the published model."""
         model = self.config["model"]
         sizes = dict(start.sizes)
         if "max_positions" in sizes and "min_positions" in model:
@@ -213,6 +224,10 @@ class Training:
         changed = {name: value for name, value in sizes.items() if model.get(name) != value}
         overrides = tuple(f"model.{name}={hydra_word(str(v))}" for name, v in changed.items())
         config = {**self.config, "model": {**model, **changed}}
+        task = config["task"]
+        if start.separators == 2 and "separator_token" in task:
+            overrides += (f"task.separator_token={_EOS}",)
+            config["task"] = {**task, "separator_token": _EOS}
         return replace(self, overrides=(*self.overrides, *overrides), config=config)
 
     def starting_published(self, start: PretrainedModel, option: str = "") -> "Training":

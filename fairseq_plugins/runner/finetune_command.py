@@ -190,8 +190,7 @@ def _prepare(args: argparse.Namespace, task: GlueTask, longest: int, *, adapts: 
         sums["labels"] = f"{task.labels.lowest:g} to {task.labels.highest:g}"
     if args.text:
         sums["text"] = sha256(args.text)
-    examples = total - (held_out or 0)
-    return Data(task, from_root(folder / task.name), examples, pieces.separators, text, sums)
+    return Data(task, from_root(folder / task.name), total - (held_out or 0), text, sums)
 
 
 def _text_to_adapt_on(args: argparse.Namespace, task: GlueTask) -> dict[str, list[bytes]]:

@@ -29,7 +29,6 @@ from fairseq_plugins.runner.progress import EVALUATING, Progress
 HEAD = "own"  # name of the classification head
 RECORD = "finetune.json"  # in a model's folder: settings, scores and the commit of the measurement
 OWN_ENCODING = (BASE, "learned")  # names of a start's learned positions
-_EOS = 2  # index of </s> in fairseq's dictionaries
 _MEASURED = ("metrics", "commit")  # keys of the record that are not settings
 _SAMPLE = 256  # tokens of a sample to adapt on
 _WARMUP = 0.06  # of the updates, as in the recipes of GLUE
@@ -41,15 +40,13 @@ _REPORTS = 30  # log lines of a training
 class Data:
     """The user's task and its prepared data, in folders relative to the root.
 
-    task: columns and labels. examples: number for training. separators: `</s>` between two
-    sentences. text: folder of plain text to adapt on, None if no model is adapted. sums: digests
-    that identify the data.
+    task: columns and labels. examples: number for training. text: folder of plain text to adapt on,
+    None if no model is adapted. sums: digests that identify the data.
     """
 
     task: GlueTask
     folder: Path
     examples: int
-    separators: int
     text: Path | None
     sums: dict[str, str]
 
@@ -148,7 +145,6 @@ class FineTuning:
             "+glue_protocol=bert",
             f"task.data={hydra_word(self.data.folder.as_posix())}",
             f"task.num_classes={labels.num_classes}",
-            f"task.separator_token={'null' if self.data.separators == 1 else _EOS}",
             f"task.max_positions={self.start.within(settings.max_length)}",
             f"criterion.classification_head_name={HEAD}",
             f"dataset.batch_size={settings.batch_size}",

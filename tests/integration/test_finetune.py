@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from fairseq_plugins.cli import finetune
 from fairseq_plugins.common import provenance
@@ -117,6 +118,9 @@ def test_both_sentences_of_a_long_pair_stay_in_the_form_of_the_start(root, label
             (start / "vocab.txt").unlink()
             for path in tokenizer.iterdir():
                 shutil.copyfile(path, start / path.name)
+            checkpoint = torch.load(start / "model.pt", weights_only=True)
+            checkpoint["cfg"]["model"]["segments"] = "none"
+            torch.save(checkpoint, start / "model.pt")
         one = pairs(root, start, labels)
         config = one.trainings()[0].config["task"]
         settings = PESentencePredictionConfig(

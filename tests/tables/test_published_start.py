@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +150,17 @@ def test_a_damaged_start_is_said_once(tmp_path, capsys):
     said = capsys.readouterr().err
     assert stopped.value.code == 2 and "`--start` must be" in said
     assert said.count(str(bad)) == 1
+
+
+def test_pairs_have_the_form_of_the_published_model(place: Path) -> None:
+    """A RoBERTa's have two </s> in the middle, which GLUE at this scale, a BERT's, does not."""
+    run = Run("bert_table3", "published", "learned", "vanilla", 1)
+    bert = PretrainedModel(Path(PUBLISHED), "0" * 64)
+    for start, expected in ((bert, None), (replace(bert, separators=2), 2)):
+        planned = plan_run(place / "configs", run, Devices(0), start)
+        for training in planned.measured:
+            assert training.config["task"]["separator_token"] == expected
+            word = f"task.separator_token={expected}"
+            assert (word in training.command) == (expected is not None)
+        again = PretrainedModel.of(planned.config)
+        assert again is not None and again.separators == start.separators
