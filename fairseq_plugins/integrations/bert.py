@@ -69,7 +69,7 @@ def to_fairseq(source: Path, target: Path) -> None:
         ValueError: a missing or damaged file, another architecture or vocabulary.
     """
     config = read_config(source, BERT)
-    wordpiece = _read_wordpiece(source)
+    wordpiece = read_wordpiece(source)
     state, types = read_huggingface_state(source, config, BERT, _rows(wordpiece))
     state[OUR_WORDS] = state[OUR_WORDS] + types[0]
     if len(types) == 2 and not torch.equal(types[0], types[1]):
@@ -92,7 +92,7 @@ def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
         ValueError: a missing or damaged file, options that BERT does not have, or another
             vocabulary.
     """
-    wordpiece = _read_wordpiece(tokenizer)
+    wordpiece = read_wordpiece(tokenizer)
     known = Vocabulary(tokenizer / DICTIONARY_FILE, _symbols(wordpiece), ROBERTA_TABLE)
     ours, state = read_fairseq_state(source, BERT, known)
     extra = {POSITIONS: state[OUR_POSITIONS], TYPES: _types(state)}
@@ -110,7 +110,7 @@ def _types(state: dict[str, Tensor]) -> Tensor:
     return torch.stack([torch.zeros_like(second), second])
 
 
-def _read_wordpiece(folder: Path) -> WordPieceTokenizer:
+def read_wordpiece(folder: Path) -> WordPieceTokenizer:
     """Read a WordPiece tokenizer; raise ValueError if vocab.txt and tokenizer.json differ."""
     names = (TOKENIZER_FILE, VOCABULARY_FILE)
     if not any((folder / name).is_file() for name in names):

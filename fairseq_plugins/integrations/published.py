@@ -107,6 +107,8 @@ def prepare_start(
     if config.get("model_type") == roberta.ROBERTA.model_type:
         check_folder(tokenizer, "--bpe")
         request["sha256"]["pieces"] = Gpt2Tokenizer.load(tokenizer).fingerprint()
+    elif source is not None and config.get("model_type") == bert.BERT.model_type:
+        request["sha256"]["pieces"] = bert.read_wordpiece(folder).fingerprint()
     start = Folder(output, request, ("model.pt", "dict.txt"), RECORD_FILE, force=force)
     with build_folders(start) as (work, wanted):
         if wanted:

@@ -45,6 +45,23 @@ def test_a_folder_becomes_a_start(theirs: Path, start: Path, capsys) -> None:
     assert (start / "model.pt").stat().st_mtime_ns == before.st_mtime_ns
 
 
+def test_another_tokenizer_of_the_same_model_is_another_start(
+    theirs: Path, capsys, tmp_path: Path
+) -> None:
+    source, output = shutil.copytree(theirs, tmp_path / "theirs"), tmp_path / "start"
+    words = ["start", "--from", str(source), "--output", str(output)]
+    assert main(words) == 0
+    path = source / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["normalizer"]["lowercase"] = False
+    path.write_text(json.dumps(content))
+    capsys.readouterr()
+    assert main(words) == 2
+    assert "has other data (other sha256: pieces)" in capsys.readouterr().err
+    assert main([*words, "--force"]) == 0
+    assert not json.loads((output / "tokenizer.json").read_text())["normalizer"]["lowercase"]
+
+
 def test_another_model_replaces_a_start_if_forced(start: Path, capsys, tmp_path: Path) -> None:
     other, output = write_bert_folder(tmp_path / "other", layers=1), tmp_path / "start"
     shutil.copytree(start, output)
