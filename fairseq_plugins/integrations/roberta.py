@@ -47,6 +47,7 @@ ROBERTA = Family(
     segments=(1,),
 )
 VOCABULARY_FILE, THEIR_MERGES_FILE, TOKENIZER_FILE = "vocab.json", "merges.txt", "tokenizer.json"
+OPTIONS_FILE = "tokenizer_config.json"
 THEIR_FILES = (CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, THEIR_MERGES_FILE)
 _PAD = 1  # padding index on both sides
 _FIRST_POSITION = _PAD + 1  # the row of position 0 in Hugging Face's table
@@ -66,6 +67,9 @@ def to_fairseq(source: Path, target: Path, tokenizer: Path) -> None:
     """
     config = read_config(source, ROBERTA)
     check_options(source / CONFIG_FILE, config, {"pad_token_id": (_PAD,)})
+    options = source / OPTIONS_FILE
+    if options.is_file():  # our tokenizer puts no space in front of a text
+        check_options(options, read_json(options), {"add_prefix_space": (False, None)})
     bpe = Gpt2Tokenizer.load(tokenizer)
     tokens = tokens_of(bpe)
     path, vocabulary, merges = _read_tokenizer(source)

@@ -200,6 +200,10 @@ def cut_weights(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
+def a_space_in_front(folder: Path) -> None:
+    (folder / "tokenizer_config.json").write_text('{"add_prefix_space": true}')
+
+
 def cut_config(folder: Path) -> None:
     (folder / "config.json").write_text("{")
 
@@ -235,6 +239,7 @@ def a_row_less(folder: Path) -> None:
         (cut_config, "config.json is damaged"),
         (another_token, "lacks 1 tokens, first '<mask>'"),
         (one_token_twice, "vocab.json: ids must be 0 to"),
+        (a_space_in_front, "tokenizer_config.json: add_prefix_space must be False, but is True"),
         (another_merge, "is of another tokenizer than"),
         (a_row_less, "lm_head.bias must have the shape"),
     ],
