@@ -80,8 +80,14 @@ def _sentences_of(path: Path) -> tuple[str, ...]:
     """Return the columns of the sentences, from the header."""
     _, first = next(read_lines(path, read_bytes(path)), (1, ""))
     header = [name for name in first.split("\t") if name] or ["none"]
-    for names in _SENTENCES:
+    for names, others in zip(_SENTENCES, reversed(_SENTENCES), strict=True):
         if {*names} <= {*header}:
+            found = [name for name in header if name in (LABEL, *names, *others)]
+            if len(found) > len({LABEL, *names}):
+                raise DataError(
+                    f"{path}, line 1: the header must have `label` and the sentences once each, "
+                    f"but has {', '.join(found)}"
+                )
             return names
     raise DataError(
         f"{path}, line 1: the header must have the columns `label` and `sentence`, or `label`, "

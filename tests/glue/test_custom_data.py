@@ -47,6 +47,8 @@ def test_empty_lines_at_the_end_are_no_examples(tmp_path, end):
     ("text", "message"),
     [
         ("text\tlabel\na\t1\n", "line 1: the header must have the columns"),
+        ("label\tlabel\tsentence\na\tb\tc\n", "once each, but has label, label, sentence"),
+        ("label\tsentence1\tsentence2\tsentence\n", "but has label, sentence1, sentence2, sent"),
         ("", "with tabs between them, but has none"),
         (GOOD + "yes\n", "line 8: must have 2 tab-separated fields"),
         (GOOD + "yes\t \n", "line 8: a sentence must not be empty"),
