@@ -16,7 +16,8 @@ RunKey = tuple[str, str, str]  # table, folder of the scale or study, name of th
 def note(root: Path, folder: Path, record: Mapping[str, Any]) -> None:
     """Append a job and the time, in seconds since 1970, to the file in a folder."""
     with (root / folder / NAME).open("a") as file:
-        file.write(json.dumps({**record, "submitted": time.time()}) + "\n")
+        # A line that was cut off has no end; the next record must not become a part of it.
+        file.write("\n" + json.dumps({**record, "submitted": time.time()}) + "\n")
 
 
 def read(root: Path) -> list[dict[str, Any]]:
@@ -26,7 +27,7 @@ def read(root: Path) -> list[dict[str, Any]]:
         for line in path.read_text(errors="replace").splitlines():
             try:
                 record = json.loads(line)
-            except (ValueError, RecursionError):  # the writing process was killed
+            except (ValueError, RecursionError):  # empty, or the writing process was killed
                 continue
             if _is_sound(record):
                 found[record["name"]] = {**record, "folder": path.parent}

@@ -209,3 +209,5 @@ def test_a_cut_off_line_of_a_submission_is_left_out(place):
     whole = {"name": "a", "number": 1, "runs": [], "after": []}
     (folder / "jobs.jsonl").write_text(json.dumps(whole) + "\n" + json.dumps(whole)[:9])
     assert [one["name"] for one in submissions.read(place)] == ["a"]
+    submissions.note(place, folder, {**whole, "name": "b"})
+    assert [one["name"] for one in submissions.read(place)] == ["a", "b"]
