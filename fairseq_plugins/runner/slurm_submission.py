@@ -1,5 +1,6 @@
 """Submission of runs as Slurm jobs."""
 
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -123,4 +124,9 @@ def _submit(root: Path, job: Job, numbers: Mapping[str, int]) -> int | None:
     if done.returncode:
         print(f"{job.name}: sbatch ended with status {done.returncode}")
         return None
-    return int(done.stdout.split(";")[0])
+    # Filters of some sites print lines of their own before the number, and the cluster follows it.
+    number = re.search(r"^(\d+)(;|$)", done.stdout, re.MULTILINE)
+    if number is None:
+        print(f"{job.name}: sbatch must print the number of the job, but printed {done.stdout!r}")
+        return None
+    return int(number[1])

@@ -10,12 +10,13 @@ from fairseq_plugins.records.runs import Run
 class FakeSlurm:
     """Answers sbatch with numbers from 100 on, and squeue with the jobs in `queued`.
 
-    refused: the names of jobs that sbatch does not take.
+    refused: the names of jobs that sbatch does not take. answer: what it prints, with `{}` for the
+    number.
     """
 
     def __init__(self, root):
         self.root, self.queued, self.submitted, self.refused = root, {}, [], ()
-        self.next = 100
+        self.next, self.answer = 100, "{}\n"
 
     def run(self, command, **_):
         done = types.SimpleNamespace(returncode=0, stdout="", stderr="")
@@ -23,7 +24,7 @@ class FakeSlurm:
             done.returncode = 1
         elif command[0] == "sbatch":
             self.submitted.append(command)
-            done.stdout = f"{self.next}\n"
+            done.stdout = self.answer.format(self.next)
             self.next += 1
         elif command[0] == "squeue":
             lines = [f"{n}|{name}|PENDING|Priority|1:00||{self.root}" for name, n in

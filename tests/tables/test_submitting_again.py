@@ -114,6 +114,21 @@ def test_a_refused_job_says_what_was_submitted_and_the_same_command_goes_on(plac
     assert cluster.names() == left.split(", ")
 
 
+@pytest.mark.parametrize("answer", ["Project 7: 30 hours left\n--> account ok\n{}\n", "{};gpus\n"])
+def test_the_number_of_a_job_is_found_in_what_a_site_prints(place, cluster, answer):
+    cluster.answer = answer
+    assert slurm_submission.submit(place, [planned(place, "table2", "base")], RunOptions()) == 0
+    assert cluster.dependency("table2-toy-render") == "afterany:100,singleton"
+
+
+def test_an_answer_without_a_number_is_said(place, cluster, capsys):
+    cluster.answer = "maintenance until 12:00\n"
+    assert slurm_submission.submit(place, [planned(place, "table2", "base")], RunOptions()) == 1
+    said = capsys.readouterr().out
+    assert "must print the number of the job, but printed 'maintenance until 12:00" in said
+    assert "The same command goes on with these." in said
+
+
 def test_a_page_alone_that_was_refused_is_submitted(place, cluster):
     rows = planned(place, "table2", "base")
     cluster.refused = ("table2-toy-render",)
