@@ -1,12 +1,15 @@
 """Longest sequence that a model accepts, in training and in evaluation."""
 
+import functools
 import sys
 from typing import Any
 
 from fairseq.models import BaseFairseqModel
+from fairseq.tasks.language_modeling import LanguageModelingTask
 from torch import nn
 
 from fairseq_plugins.attention import Attention
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.encodings import PositionEncoding, PositionFacts
 
 UNLIMITED = sys.maxsize
@@ -56,3 +59,28 @@ class LengthLimits(BaseFairseqModel):
         """Return the longest target that fairseq generates."""
         limits = self.max_positions()
         return int(limits[1] if isinstance(limits, tuple) else limits)
+
+
+def refuse_dropped_blocks() -> None:
+    """Make ``fairseq-eval-lm`` refuse a length of blocks that the model does not support.
+
+    fairseq would drop these blocks: of a learned table its default length leaves no tokens, with a
+    perplexity of 1.
+    """
+    dataloader = LanguageModelingTask.eval_lm_dataloader
+
+    @functools.wraps(dataloader)
+    def checked(
+        task: Any, dataset: Any, *args: Any, max_positions: int | None = None, **options: Any
+    ) -> Any:
+        length, limit = task.args.tokens_per_sample, max_positions
+        # Where each line is a sample, the length has no effect.
+        is_cut = str(task.args.sample_break_mode) != "eos" and limit is not None
+        if is_cut and length > limit and dataset.sizes.max() > limit:
+            raise OptionError(
+                f"`tokens_per_sample` must be at most {limit}, the longest sequence of this model, "
+                f"but is {length} instead; fairseq would leave out longer samples."
+            )
+        return dataloader(task, dataset, *args, max_positions=max_positions, **options)
+
+    LanguageModelingTask.eval_lm_dataloader = checked

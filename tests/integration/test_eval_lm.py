@@ -68,6 +68,18 @@ def test_a_length_beyond_training(
     assert reported["perplexity"] == pytest.approx(2**expected, abs=1e-3)
 
 
+def test_a_length_that_the_encoding_does_not_support(data: Path, tmp_path: Path) -> None:
+    """fairseq dropped all samples of such a length, which is its default: a perplexity of 1.00."""
+    fairseq_train(saving_to(tmp_path, data, position_encoding="learned"))
+    checkpoint = tmp_path / "checkpoint_last.pt"
+    asked = r"`tokens_per_sample` must be at most 16, .* but is "
+    with pytest.raises(ValueError, match=asked + "1024"):
+        fairseq_eval_lm(data, checkpoint)
+    with pytest.raises(ValueError, match=asked + "17"):
+        fairseq_eval_lm(data, checkpoint, "--tokens-per-sample", "19", "--context-window", "2")
+    assert fairseq_eval_lm(data, checkpoint, "--sample-break-mode", "eos")["loss"] > 0
+
+
 def test_context_matters(data: Path, checkpoints: dict[str, Path]) -> None:
     """The two evaluations are different ones."""
     sample = ["--tokens-per-sample", str(TOKENS_PER_SAMPLE)]
