@@ -22,6 +22,7 @@ from fairseq_plugins.modules.encoder import PositionalEncoder
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.lengths import LengthLimits
 from fairseq_plugins.modules.options import check_linear_options
+from fairseq_plugins.modules.overrides import KnownOverrides
 from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
 from fairseq_plugins.modules.seeding import SeededSampling
@@ -132,7 +133,7 @@ class PERobertaEncoder(RobertaEncoder):
 
 
 @register_model("pe_roberta", dataclass=PERobertaConfig)
-class PERoberta(FreshTrainingState, LengthLimits, SeededSampling, RobertaModel):
+class PERoberta(FreshTrainingState, KnownOverrides, LengthLimits, SeededSampling, RobertaModel):
     """A bidirectional encoder with heads for masked tokens, classes and spans.
 
     ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose the

@@ -16,6 +16,7 @@ from fairseq_plugins.modules.encoder import PositionalEncoder
 from fairseq_plugins.modules.identity import TRANSLATION
 from fairseq_plugins.modules.lengths import LengthLimits
 from fairseq_plugins.modules.options import PositionEncodingConfig, check_linear_options
+from fairseq_plugins.modules.overrides import KnownOverrides
 from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.seeding import SeededSampling
 from fairseq_plugins.modules.stack import check_cross_encoding, stack_widths
@@ -68,7 +69,9 @@ def _check_site(config: TransformerConfig, site: str, options: PositionEncodingC
 
 
 @register_model("pe_transformer", dataclass=PETransformerConfig)
-class PETransformer(FreshTrainingState, LengthLimits, SeededSampling, TransformerModelBase):
+class PETransformer(
+    FreshTrainingState, KnownOverrides, LengthLimits, SeededSampling, TransformerModelBase
+):
     """A translation model.
 
     ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` apply to both

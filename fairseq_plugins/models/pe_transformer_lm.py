@@ -17,6 +17,7 @@ from fairseq_plugins.modules.decoder import PositionalDecoder
 from fairseq_plugins.modules.identity import LM
 from fairseq_plugins.modules.lengths import LengthLimits
 from fairseq_plugins.modules.options import PositionEncodingConfig, check_linear_options
+from fairseq_plugins.modules.overrides import KnownOverrides
 from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.seeding import SeededSampling
 from fairseq_plugins.modules.training_checks import check_training
@@ -88,7 +89,9 @@ def _check_shared(args: Any) -> None:
 
 
 @register_model("pe_transformer_lm", dataclass=PETransformerLMConfig)
-class PETransformerLM(FreshTrainingState, LengthLimits, SeededSampling, FairseqLanguageModel):
+class PETransformerLM(
+    FreshTrainingState, KnownOverrides, LengthLimits, SeededSampling, FairseqLanguageModel
+):
     """A causal language model.
 
     ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose the

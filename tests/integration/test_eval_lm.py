@@ -80,6 +80,19 @@ def test_a_length_that_the_encoding_does_not_support(data: Path, tmp_path: Path)
     assert fairseq_eval_lm(data, checkpoint, "--sample-break-mode", "eos")["loss"] > 0
 
 
+def test_overrides_of_no_option_are_refused(data: Path, checkpoints: dict[str, Path]) -> None:
+    """fairseq ignored them, and reported the number of the model as it was trained."""
+    sample = ["--tokens-per-sample", str(TOKENS_PER_SAMPLE), "--model-overrides"]
+    misspelt = "{'position_encodng': 'none'}"
+    with pytest.raises(ValueError, match=r"'position_encodng'. Did you mean 'position_encoding'"):
+        fairseq_eval_lm(data, checkpoints["vanilla"], *sample, misspelt)
+    as_trained, other = (
+        fairseq_eval_lm(data, checkpoints["vanilla"], *sample, overrides)["loss"]
+        for overrides in ("{'max_tokens': 100}", "{'no_token_positional_embeddings': True}")
+    )
+    assert as_trained != other
+
+
 def test_context_matters(data: Path, checkpoints: dict[str, Path]) -> None:
     """The two evaluations are different ones."""
     sample = ["--tokens-per-sample", str(TOKENS_PER_SAMPLE)]

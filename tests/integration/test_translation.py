@@ -188,6 +188,15 @@ def test_generate(name: str, pairs: Path, checkpoints: dict[str, Path], tmp_path
         assert [s for _, s in beam] == pytest.approx([s for _, s in others], abs=2e-4)
 
 
+def test_overrides_of_no_option_are_refused(
+    pairs: Path, checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    """As those that prune layers of fairseq's own model, after training with LayerDrop."""
+    words = ["--model-overrides", "{'decoder_layers_to_keep': '0'}"]
+    with pytest.raises(ValueError, match=r"`model_overrides` .* has 'decoder_layers_to_keep'"):
+        _generate(pairs, checkpoints["table4"], tmp_path, *words)
+
+
 @pytest.mark.slow
 def test_interactive(
     pairs: Path,
