@@ -1,6 +1,7 @@
 """``fairseq-eval-lm`` on a checkpoint, against the definition of its loss."""
 
 import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,15 @@ def test_checkpoint_is_plain(attention: str, checkpoints: dict[str, Path]) -> No
     assert state["cfg"]["model"]["_name"] == "pe_transformer_lm"
     assert state["cfg"]["model"]["attention_type"] == attention
     assert torch.serialization.get_unsafe_globals_in_checkpoint(path) == []
+
+
+@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+def test_a_loaded_model_is_pickled(attention: str, checkpoints: dict[str, Path]) -> None:
+    model, _ = load_model(checkpoints[attention])
+    copy = pickle.loads(pickle.dumps(model))
+    tokens = torch.randint(4, 30, (2, 15))
+    with torch.no_grad():
+        assert torch.equal(copy(tokens)[0], model(tokens)[0])
 
 
 def test_evaluation_of_a_stochastic_encoding_is_reproducible(data: Path, tmp_path: Path) -> None:
