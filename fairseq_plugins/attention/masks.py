@@ -168,10 +168,14 @@ def hidden_pairs(
     return None if hidden is None else hidden & ~hidden.all(-1, keepdim=True)
 
 
-def blind_queries(state: State, attn_mask: Tensor, causal: bool) -> Tensor:
-    """Return which queries see no key, (B or 1, H or 1, T, 1) bool.
+def zero_blind(
+    output: Tensor, weights: Tensor | None, state: State, attn_mask: Tensor, causal: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Set outputs and weights of queries that see no key to zero.
 
     Args:
+        output: (B, H, T, D).
+        weights: (B, H, T, S), or None.
         state: of the keys.
         attn_mask: see ``Attention.forward``.
         causal: whether query s sees only keys t <= s.
@@ -181,7 +185,9 @@ def blind_queries(state: State, attn_mask: Tensor, causal: bool) -> Tensor:
     queries, keys = hidden.shape[-2:]
     if causal:
         hidden = hidden | _future(queries, keys, hidden.device)
-    return hidden.all(-1, keepdim=True)
+    blind = hidden.all(-1, keepdim=True)
+    weights = None if weights is None else weights.masked_fill(blind, 0.0)
+    return output.masked_fill(blind, 0.0), weights
 
 
 def _future(queries: int, keys: int, device: torch.device) -> Tensor:

@@ -12,11 +12,11 @@ from fairseq_plugins.attention.inputs import check_dtypes, has_gradient, indices
 from fairseq_plugins.attention.masks import (
     added_mask,
     attention_mask,
-    blind_queries,
     hidden_pairs,
     plus,
     sdpa_mask,
     split_mask,
+    zero_blind,
 )
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.attention.terms import decay_term, sum_of_terms
@@ -109,14 +109,8 @@ class SoftmaxAttention(Attention):
             shared = shared or SharedPass()
             if (output := self._read_by_pairs(q, state, q_positions, shared)) is not None:
                 return output, None
-        output, weights = self._read(
-            q, state, q_positions, self.causal, attn_mask, need_weights, shared
-        )
-        if attn_mask is not None:
-            blind = blind_queries(state, attn_mask, self.causal)
-            output = output.masked_fill(blind, 0.0)
-            weights = None if weights is None else weights.masked_fill(blind, 0.0)
-        return output, weights
+        read = self._read(q, state, q_positions, self.causal, attn_mask, need_weights, shared)
+        return read if attn_mask is None else zero_blind(*read, state, attn_mask, self.causal)
 
     def attend_packed(
         self, q: Tensor, k: Tensor, v: Tensor, *, positions: Tensor, document: Tensor
@@ -283,7 +277,7 @@ class SoftmaxAttention(Attention):
 
     def _goes_by_blocks(self, q: Tensor, state: State) -> bool:
         """Return whether the values added to the logits are too many for one tensor (T, S)."""
-        if not self.hooks & ADDED or self._seeing_mask or torch.compiler.is_compiling():
+        if self._adds_nothing or self._seeing_mask or torch.compiler.is_compiling():
             return False
         values = q.size(1) * q.size(2) * state["k_positions"].size(1)
         many = MANY_ADDED_IN_TRAINING if torch.is_grad_enabled() else MANY_ADDED
