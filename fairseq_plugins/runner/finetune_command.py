@@ -215,7 +215,7 @@ def _write_predictions(args: argparse.Namespace, one: FineTuning) -> None:
     is_number = one.data.task.labels.is_number
     rows = [f"{header}\tprediction" + ("" if is_number else "\tprobability")]
     for (_, line), found in zip(lines, one.predict(), strict=True):
-        shown = f"{found.value:.4f}" if is_number else f"{found.value}\t{found.probability:.4f}"
+        shown = f"{found.value:.7g}" if is_number else f"{found.value}\t{found.probability:.4f}"
         rows.append(f"{line}\t{shown}")
     path = ROOT / one.folder / "predictions.tsv"
     write_text(path, "\n".join(rows) + "\n")

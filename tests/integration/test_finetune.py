@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ import torch
 from fairseq_plugins.cli import finetune
 from fairseq_plugins.common import provenance
 from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe
+from fairseq_plugins.evaluation.glue import Prediction
 from fairseq_plugins.glue import custom
 from fairseq_plugins.integrations.published import prepare_start
 from fairseq_plugins.runner import finetune_command, finetuning
@@ -90,6 +93,20 @@ def test_own_examples_fine_tune_a_start_with_and_without_exchange(root, capsys, 
     assert "cosine" not in capsys.readouterr().out  # it is the start's own
     assert finetune.main([*words, "--epochs", "3"]) == 2
     assert "has a model of other data, start or settings" in capsys.readouterr().err
+
+
+def test_predicted_numbers_have_the_digits_of_a_float_whatever_their_size(root):
+    labels = custom.read_task(root / "own.tsv").labels
+    task = SimpleNamespace(labels=replace(labels, classes=()))
+    values = [2001.19, 1.25e-6, -0.5]
+    found = [Prediction(value, None, None) for value in values]
+    data = SimpleNamespace(task=task)
+    one = SimpleNamespace(data=data, predict=lambda: found, folder=Path("x"))
+    (root / "x").mkdir()
+    finetune_command._write_predictions(SimpleNamespace(predict=root / "new.tsv"), one)
+    lines = (root / "x" / "predictions.tsv").read_text().splitlines()
+    assert lines[0] == "n\tsentence\tprediction"
+    assert [float(line.split("\t")[2]) for line in lines[1:]] == values
 
 
 def pairs(root: Path, start: Path, labels: tuple[str, ...]) -> FineTuning:
