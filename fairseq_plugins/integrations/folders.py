@@ -22,6 +22,7 @@ CONFIG_FILE, WEIGHTS_FILE, OLD_WEIGHTS_FILE = (
     "model.safetensors",
     "pytorch_model.bin",
 )
+_PARTS = (f"{WEIGHTS_FILE}.index.json", f"{OLD_WEIGHTS_FILE}.index.json")
 # TensorFlow's names of a layer norm's weight and bias.
 _OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}
 # Weights of layers and embeddings; all others belong to a head or pooler, or are copies.
@@ -41,7 +42,9 @@ def find_weights(folder: Path) -> Path:
     for name in (WEIGHTS_FILE, OLD_WEIGHTS_FILE):
         if (folder / name).is_file():
             return folder / name
-    raise CheckpointError(f"{folder} does not hold {WEIGHTS_FILE} or {OLD_WEIGHTS_FILE}")
+    parts = [name for name in _PARTS if (folder / name).is_file()]
+    more = f"; {parts[0]} is of several files, which have to be saved as one" if parts else ""
+    raise CheckpointError(f"{folder} does not hold {WEIGHTS_FILE} or {OLD_WEIGHTS_FILE}{more}")
 
 
 def read_weights(path: Path, prefix: str) -> dict[str, Tensor]:

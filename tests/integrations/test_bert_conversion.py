@@ -267,6 +267,11 @@ def code(folder: Path) -> None:
     as_bin(folder, {"weight": Code(folder / "ran")})
 
 
+def in_parts(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+    (folder / "model.safetensors.index.json").write_text("{}")
+
+
 def without_mask(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
     path = folder / "vocab.txt"
@@ -303,6 +308,7 @@ def other_tokenizer(folder: Path) -> None:
         (weight("encoder.layer.0.crossattention.x", lambda w: w), "has no place for 1"),
         (weight("cls.predictions.bias", lambda w: w), "lacks 4 weights: cls.predictions"),
         (code, "it holds code (getattr)"),
+        (in_parts, "model.safetensors.index.json is of several files, which have to be saved as"),
         (without_mask, "lacks [MASK]"),
         (other_tokenizer, "vocab.txt must have the tokens of"),
     ],
