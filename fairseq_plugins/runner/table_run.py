@@ -180,6 +180,7 @@ def run_table(
     """
     interruption, report = Interruption(), get_report(root, table, scale, planned)
     outcomes: dict[Run, Failure | None] = {}  # of the runs that ended
+    shown = 0  # how many of them the page has
 
     def run(one: PlannedRun, worker: TableRunner) -> None:
         outcomes[one.run] = worker.run(one)
@@ -188,8 +189,12 @@ def run_table(
     try:
         with start_workers(root, title, planned, options, interruption, launcher) as workers:
             for _ in side_by_side(run, planned, workers, interruption):
-                with suppress(OSError, DataError):  # reported by `render`
-                    report.write()
+                # The page reads all results, of which a thousand take longer than a thousand
+                # runs that are done already.
+                if len(outcomes) > shown:
+                    shown = len(outcomes)
+                    with suppress(OSError, DataError):  # reported by `render`
+                        report.write()
             interruption.check()
         failures = [failure for one in planned if (failure := outcomes.get(one.run))]
         try:

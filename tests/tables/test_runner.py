@@ -7,6 +7,7 @@ import resource
 import shutil
 import socket
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -24,6 +25,7 @@ from fairseq_plugins.records import results
 from fairseq_plugins.records.recipe_files import read_content, write_result
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.schema import ResultSchema
+from fairseq_plugins.report.page import Report
 from fairseq_plugins.runner import (
     checkpoints,
     journal,
@@ -120,6 +122,20 @@ def test_done_rows_are_skipped_unless_forced(root, planned, capsys):
     forced = FakeFairseq(root)
     assert work(root, planned[:1], forced, force=True) == 0
     assert forced.trained == [("base-linear-s1", 0)]
+
+
+def test_the_page_is_written_once_for_all_runs_that_ended_meanwhile(root, planned, monkeypatch):
+    """Else a thousand done runs take an hour, since each page reads all results."""
+    assert work(root, planned, FakeFairseq(root)) == 0
+    pages = []
+
+    def write(report: Report) -> None:
+        pages.append(report)
+        time.sleep(1.0)
+
+    monkeypatch.setattr(Report, "write", write)
+    assert work(root, planned, FakeFairseq(root)) == 0
+    assert 0 < len(pages) < len(planned)
 
 
 @pytest.mark.parametrize("unclean", [False, True])
