@@ -18,6 +18,9 @@ from typing import Any, Protocol
 POLL_SECONDS = 0.3
 GRACE_SECONDS = 15.0
 
+# Of a process that got SIGKILL, as from the kernel or Slurm; its log cannot tell.
+KILLED = ", perhaps killed for lack of memory"
+
 OnLines = Callable[[list[str]], None]  # takes new complete lines of a log
 
 # Quiet from the first import on: fairseq logs on being imported.
@@ -216,7 +219,7 @@ class _HasEnded(OSError):
     """An error: the preloaded process, and the commands in it, have ended."""
 
     def __init__(self) -> None:
-        super().__init__("the process that runs the commands has ended by itself")
+        super().__init__(f"the process that runs the commands has ended by itself{KILLED}")
 
 
 class _Forked:

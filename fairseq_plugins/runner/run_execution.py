@@ -1,6 +1,7 @@
 """Training and measuring one run, and writing its result."""
 
 import shlex
+import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,7 +25,7 @@ from fairseq_plugins.runner import checkpoints
 from fairseq_plugins.runner.commands import executable
 from fairseq_plugins.runner.interruption import STOP, Interruption, OutOfTime
 from fairseq_plugins.runner.journal import Journal
-from fairseq_plugins.runner.launcher import Launcher
+from fairseq_plugins.runner.launcher import KILLED, Launcher
 from fairseq_plugins.runner.progress import EVALUATING, Progress
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.slurm_job import script
@@ -199,7 +200,8 @@ class RunExecution:
             stop.unlink(missing_ok=True)
         if status:
             word = "training" if training else "evaluation"
-            raise RunFailed(f"{word} ended with status {status}", log)
+            why = KILLED if status in (-signal.SIGKILL, 128 + signal.SIGKILL) else ""
+            raise RunFailed(f"{word} ended with status {status}{why}", log)
 
     def _measured(self, training: Training) -> Metrics:
         """Train and measure one training.

@@ -381,6 +381,13 @@ def test_a_failing_row_is_named_and_does_not_stop_the_others(root, planned, caps
     assert "| RuntimeError: out of memory" in end
 
 
+@pytest.mark.parametrize("status", [-9, 137])  # of a fork, and of srun
+def test_a_killed_training_may_have_lacked_memory(root, planned, capsys, status):
+    assert work(root, planned[:1], lambda *_: status) == 1
+    expected = f"training ended with status {status}, perhaps killed for lack of memory"
+    assert f"FAILED base-linear-s1: {expected}" in capsys.readouterr().out
+
+
 def test_a_failing_row_is_named_with_a_log_outside_the_repository(
     root, configs, monkeypatch, tmp_path_factory, capsys
 ):
