@@ -37,6 +37,7 @@ class Attention(nn.Module):
         needs: what other hooks need that it does not have, as the end of a sentence.
         gives_weights: whether it supports ``need_weights``.
         span: the smallest unsupported distance between positions; None if all are supported.
+        retains_dropout: whether weights are dropped in evaluation too.
 
     Args:
         encoding: the encoding inside the attention; None for none.
@@ -55,6 +56,7 @@ class Attention(nn.Module):
     needs: ClassVar[str] = ""
     gives_weights: ClassVar[bool] = True
     span: int | None = None
+    retains_dropout: bool = False
 
     def __init__(
         self,

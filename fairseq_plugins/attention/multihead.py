@@ -234,8 +234,18 @@ class FairseqMultiheadAttention(nn.Module):
             q, state, q_positions=at.queries.index, need_weights=need_weights, shared=at.shared
         )
 
-    def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Prepare for inference; fairseq calls this once before generation."""
+    def make_generation_fast_(
+        self,
+        retain_dropout: bool = False,
+        retain_dropout_modules: list[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Prepare for inference; fairseq calls this once before generation.
+
+        With ``--retain-dropout`` weights are dropped as in training.
+        """
+        named = retain_dropout_modules is None or type(self).__name__ in retain_dropout_modules
+        self.attention.retains_dropout = retain_dropout and named
         self.attention.fold_basis_(self.q_proj, self.k_proj)
 
     def unfold(self) -> None:

@@ -73,7 +73,7 @@ class SoftmaxAttention(Attention):
 
     @property
     def _dropout(self) -> float:
-        return self.dropout if self.training else 0.0
+        return self.dropout if self.training or self.retains_dropout else 0.0
 
     @property
     def _biases(self) -> list[PositionEncoding]:

@@ -289,6 +289,22 @@ def test_quantisation_noise() -> None:
     assert not torch.equal(*outputs)
 
 
+@pytest.mark.parametrize(
+    ("modules", "drops"), [(None, True), (["FairseqMultiheadAttention"], True), (["Other"], False)]
+)
+def test_retained_dropout(modules: list[str] | None, drops: bool) -> None:
+    """``--retain-dropout`` of fairseq-generate, which fairseq's own module keeps too."""
+    attention = build_attention(
+        "vanilla", None, num_heads=HEADS, head_dim=WIDTH // HEADS, causal=True, dropout=0.5
+    )
+    module, x = FairseqMultiheadAttention(WIDTH, attention).eval(), words()
+    expected, _ = module(x, x, x)
+    module.make_generation_fast_(retain_dropout=True, retain_dropout_modules=modules)
+    assert torch.equal(module(x, x, x)[0], expected) != drops
+    module.make_generation_fast_()
+    assert torch.equal(module(x, x, x)[0], expected)
+
+
 def test_refusals() -> None:
     x, whole = words(), Positions.of(None, LENGTH)
     with pytest.raises(ValueError, match=r"`embed_dim` must be .* = 16, but is 32"):
