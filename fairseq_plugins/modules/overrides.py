@@ -43,7 +43,8 @@ def check_overrides(config: Any, options: type[FairseqDataclass]) -> None:
     given = option_of(common, "model_overrides")
     if several or not given:
         return
-    known = {option.name for option in fields(options)}
+    # A section is given as a dictionary, or as the name of a component.
+    known = {*(option.name for option in fields(options)), *config}
     known |= {name for section in config.values() if hasattr(section, "keys") for name in section}
     for name in _names(given):
         if name not in known:

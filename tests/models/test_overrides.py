@@ -21,7 +21,14 @@ def check(overrides: str | None, path: str = "x.pt", lm_path: str | None = None)
 
 
 @pytest.mark.parametrize(
-    "known", [None, "{}", "{'beam': 4, 'encoder_position_encoding': 'rope'}", "dict(beam=1)"]
+    "known",
+    [
+        None,
+        "{}",
+        "{'beam': 4, 'encoder_position_encoding': 'rope'}",
+        "{'task': {'data': 'x'}}",
+        "dict(beam=1)",
+    ],
 )
 def test_options_of_the_model_and_of_fairseq(known: str | None) -> None:
     check(known)
