@@ -2,14 +2,14 @@
 
 import ast
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import BaseFairseqModel
 
-from fairseq_plugins.common.checkpoints import option_of
+from fairseq_plugins.common.checkpoints import as_mapping, option_of
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.suggestions import did_you_mean
 
@@ -45,7 +45,8 @@ def check_overrides(config: Any, options: type[FairseqDataclass]) -> None:
         return
     # A section is given as a dictionary, or as the name of a component.
     known = {*(option.name for option in fields(options)), *config}
-    known |= {name for section in config.values() if hasattr(section, "keys") for name in section}
+    sections = map(as_mapping, config.values())
+    known |= {name for section in sections if isinstance(section, Mapping) for name in section}
     for name in _names(given):
         if name not in known:
             raise OptionError(

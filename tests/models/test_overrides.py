@@ -1,5 +1,6 @@
 """Overrides of options when a trained model is read."""
 
+from argparse import Namespace
 from types import SimpleNamespace
 
 import pytest
@@ -15,9 +16,11 @@ def check(overrides: str | None, path: str = "x.pt", lm_path: str | None = None)
     sections = {
         "common_eval": {"path": path, "model_overrides": overrides},
         "generation": {"lm_path": lm_path, "beam": 5},
-        "task": None,
+        "task": Namespace(lang_pairs="a-b"),  # of a task without a dataclass
+        "scoring": None,
     }
-    check_overrides(OmegaConf.create(sections), PETransformerConfig)
+    config = OmegaConf.create(sections, flags={"allow_objects": True})
+    check_overrides(config, PETransformerConfig)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +29,7 @@ def check(overrides: str | None, path: str = "x.pt", lm_path: str | None = None)
         None,
         "{}",
         "{'beam': 4, 'encoder_position_encoding': 'rope'}",
+        "{'lang_pairs': 'a-c'}",
         "{'task': {'data': 'x'}}",
         "dict(beam=1)",
     ],
