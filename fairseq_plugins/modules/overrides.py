@@ -45,7 +45,8 @@ def check_overrides(config: Any, options: type[FairseqDataclass]) -> None:
         return
     # A section is given as a dictionary, or as the name of a component.
     known = {*(option.name for option in fields(options)), *config}
-    sections = map(as_mapping, config.values())
+    # Of a section without a value a configuration says that it is not in it.
+    sections = [as_mapping(config[name]) for name in config if name in config]
     known |= {name for section in sections if isinstance(section, Mapping) for name in section}
     for name in _names(given):
         if name not in known:

@@ -18,6 +18,7 @@ def check(overrides: str | None, path: str = "x.pt", lm_path: str | None = None)
         "generation": {"lm_path": lm_path, "beam": 5},
         "task": Namespace(lang_pairs="a-b"),  # of a task without a dataclass
         "scoring": None,
+        "model": "???",
     }
     config = OmegaConf.create(sections, flags={"allow_objects": True})
     check_overrides(config, PETransformerConfig)
