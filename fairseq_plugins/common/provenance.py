@@ -4,6 +4,7 @@ import functools
 import hashlib
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -97,10 +98,8 @@ def portable(command: Sequence[str]) -> list[str]:
     """Shorten absolute paths in a command's words, after ``option=`` too."""
     words = []
     for word in command:
-        option, equals, value = word.rpartition("=")
-        bare = value.strip("'")  # Hydra's quotes
-        kept = without_absolute_paths(bare) if os.path.isabs(bare) else value
-        words.append(f"{option}{equals}{kept}")
+        found = re.fullmatch(r"([^/]*=)?'?(/.*?)'?", word)  # Hydra quotes paths with an equals sign
+        words.append(f"{found[1] or ''}{without_absolute_paths(found[2])}" if found else word)
     return words
 
 

@@ -1,6 +1,5 @@
 """Which trained models a figure of the BERT paper takes from the tables' checkpoints."""
 
-import argparse
 import json
 import re
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from fairseq_plugins.__main__ import main
 from fairseq_plugins.cli import figure
 from fairseq_plugins.cli.table_options import get_parser
+from fairseq_plugins.common.provenance import portable
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_figures import FIGURE_MODELS, Model
 from tests.published import write_bert_folder
@@ -181,9 +181,6 @@ def test_a_path_may_have_an_equals_sign(tmp_path: Path) -> None:
     folder = write_bert_folder(tmp_path / "model=rope")
     for word, label in ((f"x={folder}", "x"), (str(folder), "")):
         assert figure._labelled(word) == (label, folder)
-        args = argparse.Namespace(
-            number=1, length=None, words=None, seed=1, scale=None, checkpoint=[word], data=[]
-        )
         shown = "x=model=rope" if label else "model=rope"
-        assert figure._words(args) == f"1 --checkpoint {shown}"
+        assert portable(["--checkpoint", word]) == ["--checkpoint", shown]
     assert figure._labelled("a=absent.pt") == ("a", Path("absent.pt"))
