@@ -7,18 +7,20 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairseq_plugins.common.errors import DataError, OptionError, checkpoint_given_by
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.options import add_folder, add_number, check_file, program
-from fairseq_plugins.squad.examples import VERSIONS, Question, parse_json, read_bytes, read_squad
-from fairseq_plugins.squad.folder import read_description
+from fairseq_plugins.squad.folder import VERSIONS, read_description
 from fairseq_plugins.squad.metrics import evaluate
 from fairseq_plugins.squad.predictions import SearchOptions
 from fairseq_plugins.squad.prepare_options import add_arguments, add_toy_arguments, run, run_toy
+
+if TYPE_CHECKING:  # pydantic takes a tenth of a second, which a command's --help must not
+    from fairseq_plugins.squad.examples import Question
 
 
 def _add_predict(parser: argparse.ArgumentParser) -> None:
@@ -79,6 +81,8 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
 
 
 def _evaluate(args: argparse.Namespace) -> None:
+    from fairseq_plugins.squad.examples import parse_json, read_bytes, read_squad
+
     squad = read_squad(args.dataset, args.version)
     predictions = parse_json(read_bytes(args.predictions), args.predictions, dict[str, str])
     probabilities = None
@@ -90,7 +94,9 @@ def _evaluate(args: argparse.Namespace) -> None:
     print(json.dumps(result, indent=2))
 
 
-def _read_probabilities(path: Path, questions: Sequence[Question]) -> dict[str, float]:
+def _read_probabilities(path: Path, questions: Sequence["Question"]) -> dict[str, float]:
+    from fairseq_plugins.squad.examples import parse_json, read_bytes
+
     table: dict[str, float] = parse_json(read_bytes(path), path, dict[str, float])
     for question in questions:
         if math.isnan(table.get(question.id, math.nan)):

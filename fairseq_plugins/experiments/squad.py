@@ -18,7 +18,7 @@ from fairseq_plugins.records.data import DataDescription
 from fairseq_plugins.records.metrics import Count, Loss, Percent, StartedMetrics, Strict
 from fairseq_plugins.records.recipe import trainings_of
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.squad.examples import VERSIONS
+from fairseq_plugins.squad.folder import VERSIONS
 
 RECIPES = {"v1": "squad_v1", "v2": "squad_v2"}  # by version
 GROUP = "bert_figure7"  # of configs/: by scale the budgets of a part and of a fine-tuning

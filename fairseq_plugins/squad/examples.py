@@ -15,8 +15,6 @@ from pydantic import Field, TypeAdapter, ValidationError
 from fairseq_plugins.common import files
 from fairseq_plugins.common.errors import DataError
 
-VERSIONS = ("1.1", "2.0")
-
 
 @dataclass(frozen=True)
 class Answer:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,9 @@ from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.offsets import EncodedText
 from fairseq_plugins.data.options import check_at_least
-from fairseq_plugins.squad.examples import Question, SquadFile
+
+if TYPE_CHECKING:  # pydantic takes a tenth of a second, which a command's --help must not
+    from fairseq_plugins.squad.examples import Question, SquadFile
 
 MADE_BY = typed_command("scripts/prepare_squad.sh")
 
@@ -89,7 +91,7 @@ def window_spans(subwords: int, room: int, stride: int) -> Iterator[tuple[int, i
 
 
 def make_windows(
-    question: Question,
+    question: "Question",
     question_tokens: Sequence[int],
     text: EncodedText,
     specials: SpecialTokens,
@@ -139,7 +141,7 @@ class Features:
     def __len__(self) -> int:
         return len(self.question)
 
-    def questions(self, squad: SquadFile) -> Iterator[tuple[Question, str, slice, range]]:
+    def questions(self, squad: "SquadFile") -> Iterator[tuple["Question", str, slice, range]]:
         """Yield each question of the file with its text, the text's subwords, and its windows.
 
         The subwords are a slice of `piece_starts` and `piece_ends`, the windows a range of rows.

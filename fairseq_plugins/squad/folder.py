@@ -14,6 +14,7 @@ from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import require_object
 
+VERSIONS = ("1.1", "2.0")  # of SQuAD
 SPLITS = ("train", "valid")
 # Required files beside data.json.
 FILES = (

@@ -9,9 +9,10 @@ import re
 import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fairseq_plugins.squad.examples import Question
+if TYPE_CHECKING:  # pydantic takes a tenth of a second, which a command's --help must not
+    from fairseq_plugins.squad.examples import Question
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -45,7 +46,7 @@ def f1(prediction: str, gold: str, version: str = "2.0") -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def gold_texts(question: Question, version: str) -> Sequence[str]:
+def gold_texts(question: "Question", version: str) -> Sequence[str]:
     """Return the accepted answers; v2.0 drops those that are empty once normalised."""
     texts = [answer.text for answer in question.answers]
     if version == "2.0":
@@ -54,7 +55,7 @@ def gold_texts(question: Question, version: str) -> Sequence[str]:
 
 
 def score(
-    questions: Sequence[Question], predictions: Mapping[str, str], version: str
+    questions: Sequence["Question"], predictions: Mapping[str, str], version: str
 ) -> tuple[Scores, Scores]:
     """Compute exact match and F1 of each question in [0, 1]; both 0 without a prediction."""
     exact, overlap = {}, {}
@@ -68,7 +69,7 @@ def score(
 
 
 def best_threshold(
-    scores: Scores, no_answer: Mapping[str, float], questions: Sequence[Question], empty: set[str]
+    scores: Scores, no_answer: Mapping[str, float], questions: Sequence["Question"], empty: set[str]
 ) -> tuple[float, float]:
     """Find the threshold on the no-answer probability with the best mean score.
 
@@ -98,7 +99,7 @@ def best_threshold(
 
 
 def evaluate(
-    questions: Sequence[Question],
+    questions: Sequence["Question"],
     predictions: Mapping[str, str],
     version: str,
     no_answer: Mapping[str, float] | None = None,

@@ -8,14 +8,17 @@ gives its first token most context.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.data.options import check_at_least
-from fairseq_plugins.squad.examples import SquadFile
 from fairseq_plugins.squad.features import NO_ANSWER, Features
+
+if TYPE_CHECKING:  # pydantic takes a tenth of a second, which a command's --help must not
+    from fairseq_plugins.squad.examples import SquadFile
 
 Logits = NDArray[np.float32]
 
@@ -173,7 +176,7 @@ def predict_question(
 
 
 def predict_file(
-    squad: SquadFile, features: Features, logits: Iterable[Logits], options: SearchOptions
+    squad: "SquadFile", features: Features, logits: Iterable[Logits], options: SearchOptions
 ) -> Iterator[tuple[str, Prediction]]:
     """Yield (id, prediction) of every question of a file, in order.
 

@@ -9,8 +9,8 @@ import argparse
 from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data import options
 from fairseq_plugins.squad import generated
-from fairseq_plugins.squad.examples import VERSIONS
 from fairseq_plugins.squad.features import TOY_SIZES, WindowSizes
+from fairseq_plugins.squad.folder import VERSIONS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
