@@ -32,9 +32,9 @@ def test_two_at_once_end_and_are_rendered(cluster: Cluster, root: Path) -> None:
         cluster.await_state(job, "RUNNING")
     assert cluster.states()[PAGE] == "PENDING"
     status = cluster.status(root)
-    assert [status[f"table2 {name}-linear-s1"]["state"] for name in ("base", "rope")] == [
-        "running"
-    ] * 2
+    states = [status[f"table2 {name}-linear-s1"]["state"] for name in ("base", "rope")]
+    # On a fast machine the first may be done before `status` has looked.
+    assert states in (["running", "running"], ["done", "running"])
     assert status["table2 page"]["state"] == "waiting"
     ended = cluster.await_all()
     assert {ended[name] for name in (*JOBS, PAGE)} == {"COMPLETED"}
