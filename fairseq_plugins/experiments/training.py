@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from fairseq_plugins.common.checkpoints import BEST, LAST, read_checkpoint, weights_checksum
 from fairseq_plugins.common.data_commands import typed_command
+from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS
 from fairseq_plugins.common.errors import checkpoint_given_by
 from fairseq_plugins.common.root import from_root, root_folder
 from fairseq_plugins.data.tokenizers import is_wordpiece
@@ -24,7 +25,6 @@ SIZES = (
     *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
     *("encoder_normalize_before", "layer_norm_eps", "segments", "max_positions"),
 )
-_EOS = 2  # index of </s> in fairseq's dictionaries
 PREPARE = typed_command("scripts/prepare_start.sh")  # writes `default_checkpoint`
 
 
@@ -226,8 +226,9 @@ class Training:
         config = {**self.config, "model": {**model, **changed}}
         task = config["task"]
         if start.separators == 2 and "separator_token" in task:
-            overrides += (f"task.separator_token={_EOS}",)
-            config["task"] = {**task, "separator_token": _EOS}
+            eos = SPECIAL_SYMBOLS.index("</s>")
+            overrides += (f"task.separator_token={eos}",)
+            config["task"] = {**task, "separator_token": eos}
         return replace(self, overrides=(*self.overrides, *overrides), config=config)
 
     def starting_published(self, start: PretrainedModel, option: str = "") -> "Training":

@@ -236,9 +236,9 @@ class NoRotation(nn.Module):
 def skip_no_rotation(attention: nn.Module) -> None:
     """Make transformers' rotation return queries and keys as they are after ``NoRotation``.
 
-    Multiplying by one and adding zeros took 4 % of a generated token of a small Llama. The function
-    is replaced in the module of the attention's class; models with their own RoPE, whose cosines
-    have more than one feature, are rotated as before.
+    It would multiply by one and add zeros in every layer. The function is replaced in the module of
+    the attention's class; models with their own RoPE, whose cosines have more than one feature, are
+    rotated as before.
     """
     module: Any = sys.modules[type(attention).__module__]
     rotate = getattr(module, "apply_rotary_pos_emb", None)
