@@ -113,7 +113,7 @@ def job_of(family: str, scale: str) -> list[str]:
     from fairseq_plugins.experiments.devices import Devices
     from fairseq_plugins.experiments.planned import plan_run
     from fairseq_plugins.records.runs import Run
-    from fairseq_plugins.runner.slurm_job import jobs_of_run
+    from fairseq_plugins.runner.slurm_job import jobs_of
 
     run = Run(MEASURED[family], scale, ROW, ATTENTION, seed=1)
     planned = plan_run(configs_folder(ROOT), run, Devices(0))
@@ -122,7 +122,7 @@ def job_of(family: str, scale: str) -> list[str]:
             f"{family}: the data folder {missing.folder} lacks {', '.join(missing.files)}; "
             f"{' and '.join(missing.prepare)} makes it."
         )
-    (job,) = jobs_of_run(planned, force=False)
+    (job,) = jobs_of([planned])
     # Outside a job, the command also makes what an earlier job would have made.
     return [word for word in job.words if word != "--srun"]
 

@@ -144,27 +144,35 @@ def command_of(table: str) -> tuple[str, ...]:
     return (f"scripts/{table}.sh",) if IS_CHECKOUT else own
 
 
-def jobs_of_run(planned: PlannedRun, options: Sequence[str] = (), *, force: bool) -> list[Job]:
-    """Return the jobs of a run: one, or two if evaluation would leave GPUs idle."""
-    run, gpus = planned.run, planned.devices.gpus
+def jobs_of(
+    planned: Sequence[PlannedRun], options: Sequence[str] = (), again: str = ""
+) -> list[Job]:
+    """Return the job of runs side by side, or two of a run whose evaluation leaves GPUs idle.
+
+    again: `--force` or `--missing-checkpoints` to train runs that have a result; empty for others.
+    """
+    runs, gpus, count = tuple(one.run for one in planned), planned[0].devices.gpus, len(planned)
     words = (
-        *script(run),
+        *script(*runs),
+        *(("--runs", joined(run.name for run in runs)) if count > 1 else ()),
         *("--gpus", str(gpus)),
-        *planned.options,
+        *(("--jobs", str(count)) if count > 1 else ()),
+        *planned[0].options,
         *options,
         "--srun",
-        *(["--force"] if force else []),
+        *filter(None, [again]),
     )
-    job = Job(name_of(run), run.folder.parent, words, gpus, runs=(run,))
-    if not _evaluates_apart(planned) or force:
+    name = name_of(runs[0], f"and-{count - 1}-more" if count > 1 else "")
+    job = Job(name, runs[0].folder.parent, words, gpus * count, count, runs)
+    if again or count > 1 or not _evaluates_apart(planned[0]):
         return [job]
     training = replace(job, words=(*words, "--stage", "train"))
     measuring = replace(
         job,
-        name=name_of(run, EVALUATE),
+        name=name_of(runs[0], EVALUATE),
         words=(*words, "--stage", "evaluate"),
         gpus=1,
-        after=(job.name,),
+        after=(name,),
     )
     return [training, measuring]
 

@@ -13,7 +13,7 @@ from fairseq_plugins.runner import slurm_queue, slurm_submission
 from fairseq_plugins.runner.dependent_jobs import DependentJobs, at_most
 from fairseq_plugins.runner.memory import DEFAULT_MIB
 from fairseq_plugins.runner.run_options import RunOptions
-from fairseq_plugins.runner.slurm_job import Job, jobs_of_run
+from fairseq_plugins.runner.slurm_job import Job, jobs_of
 from tests.tables.fake_slurm import planned
 
 
@@ -82,12 +82,12 @@ def test_without_slurm_it_is_said(place, monkeypatch, capsys):
 )
 def test_many_gpus_do_not_wait_for_an_evaluation(place, table, gpus, expected):
     (one,) = planned(place, table, "rope", gpus=gpus, scale="paper" if gpus else "toy")
-    jobs = jobs_of_run(one, force=False)
+    jobs = jobs_of([one])
     assert len(jobs) == expected
     assert jobs[0].gpus == gpus
     if expected == 2:
         assert jobs[1].gpus == 1 and jobs[1].after == (jobs[0].name,)
-        assert len(jobs_of_run(one, force=True)) == 1
+        assert len(jobs_of([one], again="--force")) == 1
 
 
 def test_a_run_that_two_tables_share_is_trained_once(place):
@@ -135,7 +135,7 @@ def test_a_bad_row_of_a_pack_cancels_no_child_of_the_others(place):
         assert {name for job in children for name in job.finally_after} == parents
 
 
-def test_packs_leave_a_lacking_checkpoint_to_the_first_of_them(place):
+def test_packs_wait_for_the_job_that_makes_a_lacking_checkpoint(place):
     seeds = planned(place, "table3", "rope") * 4
     seeds = [
         plan_run(place / "configs", replace(one.run, seed=seed), Devices(0))
@@ -143,8 +143,9 @@ def test_packs_leave_a_lacking_checkpoint_to_the_first_of_them(place):
     ]
     chain = DependentJobs(lambda one: one.run.table == "table8", lambda one: False)
     chain.add_all(seeds, packed=2)
-    first, second = chain.jobs.values()
-    assert first.finally_after == () and second.finally_after == (first.name,)
+    start, first, second = chain.jobs.values()
+    assert [run.table for run in start.runs] == ["table8"]
+    assert first.finally_after == second.finally_after == (start.name,)
 
 
 def test_so_many_run_at_once(place):
@@ -156,15 +157,18 @@ def test_so_many_run_at_once(place):
     assert [job.finally_after for job in limited] == [(), (), (), ("0",), ("1",), ("2",), ("0",)]
 
 
-def test_a_checkpoint_that_a_result_lacks_is_made_by_the_first_that_needs_it(place):
+def test_a_checkpoint_that_a_result_lacks_is_made_by_one_job_before_all(place):
     """As in a new clone: the result of the start is there, its checkpoint is not."""
-    rows = planned(place, "table3", "rope", scale="toy")
-    more = [plan_run(place / "configs", replace(rows[0].run, seed=2), Devices(0))]
+    rows = planned(place, "table3", "rope", scale="toy", gpus=2)
+    more = [plan_run(place / "configs", replace(rows[0].run, seed=2), rows[0].devices)]
     chain = DependentJobs(lambda one: one.run.table == "table8", lambda one: False)
     chain.add_all([*rows, *more])
-    first, second = chain.jobs.values()
-    assert first.after == second.after == first.finally_after == ()
-    assert second.finally_after == (first.name,)
+    start, *children = chain.jobs.values()
+    assert start.after == start.finally_after == ()
+    # The result stays, and so no other job measures this training.
+    assert start.words[-1] == "--missing-checkpoints" and start.stage == "all"
+    assert len(children) == 2 and all(job.after == (start.name,) for job in children)
+    assert all(job.finally_after == () for job in children)
 
 
 def test_forced_runs_leave_what_they_start_from_alone(place):

@@ -33,7 +33,7 @@ from fairseq_plugins.report.render import render
 from fairseq_plugins.runner import run_state, table_run, table_runner
 from fairseq_plugins.runner.plan import plan
 from fairseq_plugins.runner.run_options import RunOptions
-from fairseq_plugins.runner.slurm_job import jobs_of_run
+from fairseq_plugins.runner.slurm_job import jobs_of
 from fairseq_plugins.runner.status import gather as status_of_all
 from fairseq_plugins.statistics.comparisons import gather
 from fairseq_plugins.statistics.judged import JudgedTable
@@ -182,7 +182,7 @@ def test_lengths_are_a_users(configs, capsys):
     words = {"rows": ["rope"], "attentions": ["vanilla"], "seeds": [1], "lengths": (1, 16)}
     (planned,), _ = plan(configs, TABLE, SCALE, Devices(0), **words)
     assert "1x,16x" in planned.commands()[-1]
-    (job,) = jobs_of_run(planned, force=False)
+    (job,) = jobs_of([planned])
     assert "--lengths 1x,16x" in job.sbatch({})[-1]
 
 
