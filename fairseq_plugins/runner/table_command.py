@@ -19,6 +19,7 @@ from fairseq_plugins.experiments.training import PretrainedModel, default_checkp
 from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.recipe import COMPOSITION_ERRORS, in_a_line
+from fairseq_plugins.report.page import Report
 from fairseq_plugins.runner import phase_times, preflight, run_state, slurm_submission, table_run
 from fairseq_plugins.runner.plan import check_devices, check_study, plan, tracked
 from fairseq_plugins.runner.run_options import RunOptions
@@ -50,14 +51,14 @@ def make(root: Path, table: Table, args: argparse.Namespace) -> int:
         return _print([phase_times.phase_table(root, planned)])
     to_make = planned if args.force or args.render else _not_done(root, planned, args)
     if args.render or not to_make:
-        report = table_run.get_report(root, table, scale, planned)
+        report = table_run.report_of(root, planned[0]) if planned else Report(root, table, scale)
         if reason := table_run.render(report, planned):
             raise OptionError(f"`--name` must be that of a study with results, but {reason}")
         return 0
     jobs_at_once = _check_start(root, to_make, devices, args)
     if args.slurm:
         return slurm_submission.submit(root, [to_make], options)
-    return table_run.run_table(root, table, scale, to_make, replace(options, jobs=jobs_at_once))
+    return table_run.run_table(root, to_make, replace(options, jobs=jobs_at_once))
 
 
 def _check_start(

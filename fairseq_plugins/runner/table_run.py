@@ -13,7 +13,6 @@ from fairseq_plugins.common.root import from_root
 from fairseq_plugins.experiments.base import Scale
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.papers import TABLES
-from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.logs import PAGE_PREFIX, last_lines
 from fairseq_plugins.records.results import newest_by_attention, read_results, run_of
 from fairseq_plugins.records.runs import Run
@@ -23,11 +22,11 @@ from fairseq_plugins.runner.commands import with_folders
 from fairseq_plugins.runner.interruption import Interruption, OutOfTime, Terminated
 from fairseq_plugins.runner.launcher import Launcher, get_launchers
 from fairseq_plugins.runner.progress import Progress
-from fairseq_plugins.runner.run_execution import RunContext
+from fairseq_plugins.runner.run_execution import RunContext, RunFailed
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.run_state import is_recorded, shortened
 from fairseq_plugins.runner.slurm_job import Job
-from fairseq_plugins.runner.table_runner import Failure, TableRunner
+from fairseq_plugins.runner.table_runner import TableRunner
 from fairseq_plugins.runner.worker_pool import environments, share_of_threads, side_by_side
 
 
@@ -66,9 +65,10 @@ def _submissions(jobs: Sequence[Job]) -> list[str]:
     return lines
 
 
-def get_report(root: Path, table: Table, scale: Scale, planned: Sequence[PlannedRun]) -> Report:
-    """Return the page of a table; all runs of a command are of one study or of none."""
-    return Report(root, table, scale, planned[0].run.study if planned else None)
+def report_of(root: Path, planned: PlannedRun) -> Report:
+    """Return the page of a run's table, at the run's scale or of its study."""
+    run = planned.run
+    return Report(root, TABLES[run.table], planned.experiment.scales[run.scale], run.study)
 
 
 def render(report: Report, planned: Sequence[PlannedRun]) -> str:
@@ -81,11 +81,7 @@ def render(report: Report, planned: Sequence[PlannedRun]) -> str:
             return f"{report.folder} has none"
         return f"{report.folder} has no results of these settings: {' '.join(found.left_out)}"
     before = {one.run.table: one for run in planned for one in run.ancestors}
-    others = [
-        Report(report.root, TABLES[name], one.experiment.scales[one.run.scale])
-        for name, one in before.items()
-    ]
-    for each in (*others, report):
+    for each in (*(report_of(report.root, one) for one in before.values()), report):
         found = each.make()
         for sentence in found.left_out:
             print(f"Left out of {each.page}: {sentence}", file=sys.stderr)
@@ -167,25 +163,23 @@ def warn_of_other_data(
 
 def run_table(
     root: Path,
-    table: Table,
-    scale: Scale,
     planned: Sequence[PlannedRun],
     options: RunOptions,
     launcher: Launcher | None = None,
 ) -> int:
-    """Train and measure all runs, `options.jobs` at once, print the table, return the exit status.
+    """Train and measure runs of a table, `options.jobs` at once; print it, return the exit status.
 
     0: all done, 1: a run failed, 130: Ctrl-C, 143: SIGTERM, 138: SIGUSR1. launcher: runs all
     commands in place of real ones.
     """
-    interruption, report = Interruption(), get_report(root, table, scale, planned)
-    outcomes: dict[Run, Failure | None] = {}  # of the runs that ended
+    interruption, report = Interruption(), report_of(root, planned[0])
+    outcomes: dict[Run, RunFailed | None] = {}  # of the runs that ended
     shown = 0  # how many of them the page has
 
     def run(one: PlannedRun, worker: TableRunner) -> None:
         outcomes[one.run] = worker.run(one)
 
-    title = f"{table.name}, {report.name}"
+    title = f"{report.table.name}, {report.name}"
     try:
         with start_workers(root, title, planned, options, interruption, launcher) as workers:
             for _ in side_by_side(run, planned, workers, interruption):
@@ -196,11 +190,11 @@ def run_table(
                     with suppress(OSError, DataError):  # reported by `render`
                         report.write()
             interruption.check()
-        failures = [failure for one in planned if (failure := outcomes.get(one.run))]
+        failures = {one.run.name: failed for one in planned if (failed := outcomes.get(one.run))}
         try:
             render(report, planned)
         except (OSError, DataError) as error:
-            failures.append(Failure(report.page.as_posix(), str(error), None))
+            failures[report.page.as_posix()] = RunFailed(str(error))
     except KeyboardInterrupt as stop:
         how = _how_to_resume(root, planned, outcomes) if options.force else slurm_queue.RESUMES
         if isinstance(stop, OutOfTime):
@@ -211,19 +205,19 @@ def run_table(
     return 1 if failures else 0
 
 
-def _print_failures(root: Path, failures: Sequence[Failure]) -> None:
-    for failure in failures:
-        print(f"\nFAILED {failure.name}: {failure.reason}")
-        if failure.log:
-            print(f"  log: {from_root(failure.log, root)}")
-            print("\n".join(f"  | {line}" for line in last_lines(failure.log)))
+def _print_failures(root: Path, failures: Mapping[str, RunFailed]) -> None:
+    for name, failed in failures.items():
+        print(f"\nFAILED {name}: {failed}")
+        if failed.log:
+            print(f"  log: {from_root(failed.log, root)}")
+            print("\n".join(f"  | {line}" for line in last_lines(failed.log)))
 
 
 def _how_to_resume(
-    root: Path, planned: Sequence[PlannedRun], outcomes: Mapping[Run, Failure | None]
+    root: Path, planned: Sequence[PlannedRun], outcomes: Mapping[Run, RunFailed | None]
 ) -> str:
     """Describe how to resume after `--force` has begun some of the runs."""
-    done = {run for run, failure in outcomes.items() if failure is None}
+    done = {run for run, failed in outcomes.items() if failed is None}
     left = [p.run.name for p in planned if p.run not in done and is_recorded(root, p)]
     more = f" Not begun, and to be named with --force again: {', '.join(left)}." if left else ""
     return f"without --force {slurm_queue.RESUMES}{more}"

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from fairseq_plugins.common.data_commands import typed_command
@@ -26,15 +26,6 @@ from fairseq_plugins.runner.run_state import (
 )
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A failed run, as it is listed at the end."""
-
-    name: str
-    reason: str
-    log: Path | None
-
-
 class TableRunner:
     """Worker that trains and measures runs, one after another."""
 
@@ -47,19 +38,19 @@ class TableRunner:
         nothing = [sys.executable, "-m", "fairseq_plugins.common.errors"]
         self._context.launcher(nothing, Path(os.devnull), lambda lines: None)
 
-    def run(self, planned: PlannedRun) -> Failure | None:
+    def run(self, planned: PlannedRun) -> RunFailed | None:
         """Finish one run; return a failure, raise an interruption."""
-        name = planned.run.name
         try:
             self._run(planned)
-        except Busy as busy:
-            failure = Failure(name, f"{busy}; wait for it or end it", None)
-        except (RunFailed, OSError, DataError) as error:
-            failure = Failure(name, str(error), getattr(error, "log", None))
-        else:
             return None
-        self.progress.change(name, FAILED, failure.reason)
-        return failure
+        except RunFailed as error:
+            failed = error
+        except Busy as busy:
+            failed = RunFailed(f"{busy}; wait for it or end it")
+        except (OSError, DataError) as error:
+            failed = RunFailed(str(error))
+        self.progress.change(planned.run.name, FAILED, str(failed))
+        return failed
 
     def _run(self, planned: PlannedRun) -> None:
         if self._is_done(planned):

@@ -128,10 +128,10 @@ class TextRounds:
             ended = side_by_side(
                 lambda one, worker: worker.run(one), planned, self.workers, self.watch
             )
-            for _, failure in ended:
-                if failure:
-                    end = "\n".join(last_lines(failure.log)) if failure.log else ""
-                    raise WorkError(f"{failure.name}: {failure.reason}\n{end}")
+            for one, failed in ended:
+                if failed:
+                    end = "\n".join(last_lines(failed.log)) if failed.log else ""
+                    raise WorkError(f"{one.run.name}: {failed}\n{end}")
         finally:
             self.watch.reset()
 

@@ -50,10 +50,7 @@ def read(path):
 def work(root, table, row, fake, seed=1, **options):
     run = Run(table.name, "toy", row, "vanilla", seed)
     planned = plan_run(root / "configs", run, Devices(0))
-    scale = planned.experiment.scales["toy"]
-    status = table_run.run_table(
-        root, table, scale, [planned], RunOptions(**options), launcher=fake
-    )
+    status = table_run.run_table(root, [planned], RunOptions(**options), launcher=fake)
     return status, run
 
 
@@ -220,10 +217,7 @@ def test_a_pretraining_of_another_experiment_is_refused_once_for_all_rows(place,
     fake = FakeCommands(place)
     runs = [Run("bert_table4", "toy", row, "vanilla", 1) for row in ("rope", "none")]
     planned = [plan_run(place / "configs", run, Devices(0)) for run in runs]
-    scale = planned[0].experiment.scales["toy"]
-    status = table_run.run_table(
-        place, BERT_SQUAD_TABLE, scale, planned, RunOptions(), launcher=fake
-    )
+    status = table_run.run_table(place, planned, RunOptions(), launcher=fake)
     assert (status, fake.trained) == (1, [])
     output = capsys.readouterr().out
     assert "scripts/bert_start.sh --force" in output

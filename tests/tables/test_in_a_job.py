@@ -20,8 +20,7 @@ from tests.tables.fake_commands import FakeCommands
 def work(root, table, rows, fake, **options):
     runs = [Run(table.name, "toy", row, "vanilla", 1) for row in rows]
     planned = [plan_run(root / "configs", run, Devices(0)) for run in runs]
-    scale = planned[0].experiment.scales["toy"]
-    return table_run.run_table(root, table, scale, planned, RunOptions(**options), launcher=fake)
+    return table_run.run_table(root, planned, RunOptions(**options), launcher=fake)
 
 
 def test_what_failed_before_it_fails_a_run_and_no_other_of_its_job(place, capsys):

@@ -47,7 +47,7 @@ def plan_rows(configs, devices):
 
 
 def work(root, planned, fake, count):
-    return table_run.run_table(root, TABLE_2, TOY, planned, RunOptions(jobs=count), launcher=fake)
+    return table_run.run_table(root, planned, RunOptions(jobs=count), launcher=fake)
 
 
 def result_of(root, one):
@@ -271,7 +271,7 @@ def test_gpus_are_the_runs_own(root, configs, monkeypatch):
     monkeypatch.setattr(table_run, "get_launchers", fakes)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,6,7,8")
     planned = plan_rows(configs, Devices(2))
-    assert table_run.run_table(root, TABLE_2, TOY, planned, RunOptions(jobs=2)) == 0
+    assert table_run.run_table(root, planned, RunOptions(jobs=2)) == 0
     assert ["2,3", "6,7"] in most
     assert {gpu for found in most for gpu in found} == {"2,3", "6,7"}
 

@@ -105,11 +105,10 @@ def test_every_training_starts_from_the_part_before_it() -> None:
 
 @pytest.mark.usefixtures("real_pictures")
 def test_the_page_the_figure_and_the_json_have_every_part(place: Path) -> None:
-    table, runs = TABLES[TABLE], [RUN, Run(TABLE, "toy", "shaw_only", "vanilla", 1)]
+    runs = [RUN, Run(TABLE, "toy", "shaw_only", "vanilla", 1)]
     fake = FakeCommands(place)
     todo = [plan_run(place / "configs", run, Devices(0)) for run in runs]
-    scale = todo[0].experiment.scales["toy"]
-    assert table_run.run_table(place, table, scale, todo, RunOptions(), launcher=fake) == 0
+    assert table_run.run_table(place, todo, RunOptions(), launcher=fake) == 0
     assert fake.trained[:4] == [
         f"{TABLE}/toy/{RUN.name}/{name}" for name in ("part_1", "part_1_v1", "part_1_v2", "part_2")
     ]
@@ -134,7 +133,7 @@ def test_the_page_the_figure_and_the_json_have_every_part(place: Path) -> None:
     assert numbers["v1_f1"] == {"learned-vanilla": [70.0] * 3, "shaw_only-vanilla": [70.0] * 3}
 
     again = FakeCommands(place)
-    assert table_run.run_table(place, table, scale, todo, RunOptions(), launcher=again) == 0
+    assert table_run.run_table(place, todo, RunOptions(), launcher=again) == 0
     assert again.trained == []
 
     lines = part_lines([result, _with(result, 1, v1_f1=80.0)], "v1_f1")

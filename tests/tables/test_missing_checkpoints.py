@@ -29,10 +29,7 @@ def work(
     place, table: Table, row: str, fake: FakeCommands, *, force=False, status=0, **options
 ) -> PlannedRun:
     planned = plan_one(place, table, row)
-    scale = planned.experiment.scales["toy"]
-    found = table_run.run_table(
-        place, table, scale, [planned], RunOptions(force=force, **options), launcher=fake
-    )
+    found = table_run.run_table(place, [planned], RunOptions(force=force, **options), launcher=fake)
     assert found == status
     return planned
 

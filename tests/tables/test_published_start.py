@@ -15,7 +15,6 @@ from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.experiments.training import PretrainedModel
-from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner import table_run
@@ -39,9 +38,7 @@ def publish(place: Path, content: str = "weights", name: str = PUBLISHED) -> Pre
 def work(place: Path, start: PretrainedModel | None, run: Run = RUN) -> tuple[int, FakeCommands]:
     fake = FakeCommands(place)
     planned = plan_run(place / "configs", run, Devices(0), start)
-    scale = planned.experiment.scales["toy"]
-    table = TABLES[run.table]
-    status = table_run.run_table(place, table, scale, [planned], RunOptions(), launcher=fake)
+    status = table_run.run_table(place, [planned], RunOptions(), launcher=fake)
     return status, fake
 
 

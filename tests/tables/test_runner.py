@@ -56,8 +56,8 @@ def planned(configs):
     return runs
 
 
-def work(root, planned, fake, *, force=False, table=TABLE_2):
-    return table_run.run_table(root, table, TOY, planned, RunOptions(force=force), launcher=fake)
+def work(root, planned, fake, *, force=False):
+    return table_run.run_table(root, planned, RunOptions(force=force), launcher=fake)
 
 
 def folder_of(root, one):
@@ -483,9 +483,9 @@ def test_a_forced_run_that_was_cut_off_takes_no_other_tables_result(root, config
     words = {"rows": ["lrpe_type2"], "attentions": ["linear"], "seeds": [1]}
     (five,), _ = plan(configs, TABLE_5, TOY, Devices(0), **words)
     work(root, planned[2:], FakeFairseq(root))
-    work(root, [five], FakeFairseq(root, stop_at=100), table=TABLE_5, force=True)
+    work(root, [five], FakeFairseq(root, stop_at=100), force=True)
     fake = FakeFairseq(root)
-    assert work(root, [five], fake, table=TABLE_5) == 0
+    assert work(root, [five], fake) == 0
     assert fake.trained == [(five.run.name, 100)]
 
 
@@ -597,7 +597,7 @@ def test_table_5_takes_the_rows_that_table_2_has(root, configs, planned, capsys)
         rows=["lrpe_type2"], attentions=["linear"], seeds=[1],
     )  # fmt: skip
     fake = FakeFairseq(root)
-    assert work(root, [five], fake, table=TABLE_5) == 0
+    assert work(root, [five], fake) == 0
     assert fake.trained == fake.evaluated == []
     assert "from table2" in capsys.readouterr().out
     assert read(root / five.run.result)["table"] == "table5"

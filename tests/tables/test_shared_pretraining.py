@@ -32,10 +32,7 @@ class Slow(FakeCommands):
 def work(root, fake):
     runs = [Run(BERT_CONTINUED_TABLE.name, "toy", row, "vanilla", 1) for row in ROWS]
     planned = [plan_run(root / "configs", run, Devices(0)) for run in runs]
-    scale = planned[0].experiment.scales["toy"]
-    return table_run.run_table(
-        root, BERT_CONTINUED_TABLE, scale, planned, RunOptions(jobs=3), launcher=fake
-    )
+    return table_run.run_table(root, planned, RunOptions(jobs=3), launcher=fake)
 
 
 def test_it_is_made_once(place, capsys):

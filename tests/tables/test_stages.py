@@ -7,7 +7,6 @@ import pytest
 
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
-from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner import table_run
 from fairseq_plugins.runner.run_options import RunOptions
@@ -27,10 +26,7 @@ def place(root: Path) -> Path:
 
 def work(root: Path, fake: FakeCommands, run: Run = RUN) -> int:
     planned = plan_run(root / "configs", run, Devices(1))
-    scale = planned.experiment.scales["small"]
-    return table_run.run_table(
-        root, TABLES[run.table], scale, [planned], RunOptions(), launcher=fake
-    )
+    return table_run.run_table(root, [planned], RunOptions(), launcher=fake)
 
 
 def files(folder: Path, pattern: str) -> list[str]:
