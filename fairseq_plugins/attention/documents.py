@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.attention.base import Attention
-from fairseq_plugins.attention.positions import make_positions
+from fairseq_plugins.attention.positions import count_positions
 from fairseq_plugins.encodings.position_bounds import with_end
 
 
@@ -127,7 +127,7 @@ def attend_documents(
         if packed is not None:
             return packed, None
     q, k, v = (documents.apart(x) for x in (q, k, v))
-    positions = with_end(make_positions(None, longest, device=q.device), longest)
+    positions = count_positions(None, longest, q.device)
     output, weights = attention(
         q,
         k,

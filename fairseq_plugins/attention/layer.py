@@ -27,11 +27,14 @@ from fairseq_plugins.attention.masks import (
     padding_mask,
     to_added,
 )
-from fairseq_plugins.attention.positions import check_padding_mask, make_positions
+from fairseq_plugins.attention.positions import (
+    check_padding_mask,
+    count_positions,
+    make_positions,
+)
 from fairseq_plugins.attention.torch_state import split_projections
 from fairseq_plugins.encodings import IncompatibleEncodingError, build_encoding
 from fairseq_plugins.encodings.base import Projection
-from fairseq_plugins.encodings.position_bounds import with_end
 
 _NEXT = "next_position"  # (B, 1) int64 in a layer's state: number of tokens so far, without padding
 
@@ -265,11 +268,14 @@ class PositionalMultiheadAttention(nn.Module):
             padding, added = padding_mask(key_padding_mask, key, self.attention)
             mask = None if self.causal and is_causal else attn_mask
             mask = attention_mask(mask, q, k)
+            if key_positions is None and is_self:
+                key_positions = query_positions
             if key_positions is None:
-                has_common = is_self and query_positions is not None
-                key_positions = query_positions if has_common else _count_positions(padding, key)
+                key_positions = count_positions(padding, key.size(1), key.device)
+            if query_positions is None and is_self:
+                query_positions = key_positions
             if query_positions is None:
-                query_positions = key_positions if is_self else _count_positions(None, query)
+                query_positions = count_positions(None, query.size(1), query.device)
             output, weights = self.attention(
                 q,
                 k,
@@ -338,9 +344,3 @@ class PositionalMultiheadAttention(nn.Module):
     def extra_repr(self) -> str:
         heads = f"num_heads={self.num_heads}, num_kv_heads={self.num_kv_heads}"
         return f"embed_dim={self.embed_dim}, {heads}, causal={self.causal}"
-
-
-def _count_positions(padding: Tensor | None, x: Tensor) -> Tensor:
-    """Count positions (B or 1, T) of x (B, T, C)."""
-    length = x.size(1)
-    return with_end(make_positions(padding, length, device=x.device), length)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.attention.shared import SharedPass
-from fairseq_plugins.encodings.position_bounds import with_end
+from fairseq_plugins.encodings.position_bounds import known_end, with_end
 
 
 def make_positions(
@@ -36,6 +36,13 @@ def make_positions(
     check_padding_mask("padding_mask", padding_mask, length)
     counts = (~padding_mask).long().cumsum(1) - 1
     return counts.clamp(min=0) + offset
+
+
+def count_positions(
+    padding_mask: Tensor | None, length: int, device: torch.device | None = None
+) -> Tensor:
+    """Count positions of whole sequences, with their length attached as bound (``with_end``)."""
+    return with_end(make_positions(padding_mask, length, device=device), length)
 
 
 def check_padding_mask(name: str, mask: Tensor, length: int) -> None:
@@ -73,9 +80,8 @@ class Positions:
     """Positions of the tokens of one pass, computed once and passed to every attention.
 
     Attributes:
-        index: (B or 1, T) int64, with ``end`` attached as its bound (``with_end``).
-        end: upper bound of all positions, including those of earlier decoding steps, known without
-            waiting for a GPU.
+        index: (B or 1, T) int64, with an upper bound attached (``with_end``), which holds for
+            earlier decoding steps too.
         padding_mask: (B, T) bool, True where padded; None for no padding.
         shared: cache of values that the layers' self-attentions share.
         content: (T, B, C), the input of keys and values where it differs from that of queries;
@@ -83,21 +89,16 @@ class Positions:
     """
 
     index: Tensor
-    end: int
     padding_mask: Tensor | None
     shared: SharedPass
     content: Tensor | None = None
-
-    def __post_init__(self) -> None:
-        with_end(self.index, self.end)
 
     @classmethod
     def of(
         cls, padding_mask: Tensor | None, length: int, device: torch.device | None = None
     ) -> "Positions":
         """Count positions of whole sequences; see ``make_positions``."""
-        index = make_positions(padding_mask, length, device=device)
-        return cls(index, length, padding_mask, SharedPass())
+        return cls(count_positions(padding_mask, length, device), padding_mask, SharedPass())
 
     def last(self, batch: int) -> "Positions":
         """Return the positions (B, 1) of the last token, for a decoding step.
@@ -106,8 +107,8 @@ class Positions:
             batch: B.
         """
         padding = None if self.padding_mask is None else self.padding_mask[:, -1:]
-        index = self.index[:, -1:].expand(batch, -1)
-        return Positions(index, self.end, padding, SharedPass())
+        index = with_end(self.index[:, -1:].expand(batch, -1), known_end(self.index))
+        return Positions(index, padding, SharedPass())
 
 
 @dataclass(frozen=True, eq=False)

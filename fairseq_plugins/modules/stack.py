@@ -1,5 +1,6 @@
 """Encodings and attentions of a stack of layers, shared by encoder and decoder."""
 
+from dataclasses import replace
 from typing import Any
 
 from fairseq.models.transformer import TransformerConfig
@@ -20,7 +21,6 @@ from fairseq_plugins.encodings import (
     parse_options,
 )
 from fairseq_plugins.encodings.absolute import Learned
-from fairseq_plugins.encodings.position_bounds import known_end
 from fairseq_plugins.encodings.uncompiled import uncompiled
 from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.modules.options import PositionEncodingConfig, build_model_attention
@@ -191,10 +191,7 @@ def sample_positions(stack: Any, positions: Positions) -> Positions:
     if stack.position_sampler is None or not stack.training:
         return positions
     stack.position_sampler.redraw(attention_base.draw_seed())
-    index = stack.position_sampler.reposition(positions.index)
-    end = known_end(index)
-    assert end is not None
-    return Positions(index, end, positions.padding_mask, positions.shared)
+    return replace(positions, index=stack.position_sampler.reposition(positions.index))
 
 
 def encode_layer_input(

@@ -15,6 +15,7 @@ from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import ENCODINGS, PositionEncoding, Stochastic, build_encoding
 from fairseq_plugins.encodings.base import LOGIT_HOOKS
+from fairseq_plugins.encodings.position_bounds import with_end
 from tests.quick import with_choices
 
 HEADS, DIM, VOCAB = 2, 8, 50
@@ -205,7 +206,8 @@ def steps_of(whole: Positions, sizes: Sequence[int]) -> list[Positions]:
     for size in sizes:
         now, start = slice(start, start + size), start + size
         padding = None if whole.padding_mask is None else whole.padding_mask[:, now]
-        steps.append(Positions(whole.index[:, now], start, padding, SharedPass()))
+        index = with_end(whole.index[:, now], start)
+        steps.append(Positions(index, padding, SharedPass()))
     return steps
 
 

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.attention.shared import SharedPass
+from fairseq_plugins.encodings.position_bounds import with_end
 from fairseq_plugins.models.pe_transformer_lm import PETransformerLM
 from tests.models import roberta
 from tests.models.helpers import LONGEST, build_lm, random_tokens
@@ -75,10 +76,10 @@ def test_training_is_the_encoding_alone_at_the_draw(seeds) -> None:
     plain.load_state_dict(model.state_dict())
     stack = plain.decoder
     x = stack.embed_scale * stack.embed_tokens(tokens)
-    at = drawn.unsqueeze(0)
+    at = with_end(drawn.unsqueeze(0), REACH)
     x = stack.position_embedding.embed(x, at, tokens=tokens)
     for layer in stack.layers:
-        given = Positions(at, REACH, None, SharedPass())
+        given = Positions(at, None, SharedPass())
         x = layer(x.transpose(0, 1), self_attn_padding_mask=given)[0].transpose(0, 1)
     torch.testing.assert_close(actual, stack.output_layer(x), rtol=1e-4, atol=1e-4)
 

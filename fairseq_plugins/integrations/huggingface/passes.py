@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from fairseq_plugins.attention import Attention, make_positions
 from fairseq_plugins.attention import base as attention_base
 from fairseq_plugins.attention.documents import Documents, attend_documents
+from fairseq_plugins.attention.positions import count_positions
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.position_bounds import known_end, with_end
@@ -307,7 +308,7 @@ def _packed(given: Tensor, origin: int) -> tuple[Tensor, Documents]:
             "other positions pad the documents and give an `attention_mask`."
         )
     longest = documents.tokens.size(1)
-    return with_end(make_positions(None, longest, device=given.device), longest), documents
+    return count_positions(None, longest, given.device), documents
 
 
 def sample_positions(
