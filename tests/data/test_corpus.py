@@ -10,16 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.data import (
-    KINDS,
+from fairseq_plugins.data import lexicon
+from fairseq_plugins.data.generated import (
     SENTENCES,
-    Sentence,
     add_arguments,
-    generate,
-    lexicon,
     sentences_from,
     write_corpus,
 )
+from fairseq_plugins.data.sentences import KINDS, Sentence, generate
 
 FEW = {"train": 30, "valid": 5, "test": 5}
 
