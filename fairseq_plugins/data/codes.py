@@ -3,7 +3,8 @@
 `merges.py` learns the codes.
 """
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,7 @@ from fairseq_plugins.common.errors import DataError
 
 SEPARATOR = "@@"
 WORD_END = "</w>"  # marks a merge at the end of a word in codes files
-KNOWN_WORDS = 500_000  # cached words per process: about 100 MB
-
-
-class _KnownWords(dict[str, str]):
-    """Cache from words to their subwords; the first `KNOWN_WORDS` include the frequent ones."""
-
-    def __init__(self, split: Callable[[str], str]) -> None:
-        self._split = split
-
-    def __missing__(self, word: str) -> str:
-        subwords = self._split(word)
-        if len(self) < KNOWN_WORDS:
-            self[word] = subwords
-        return subwords
+KNOWN_WORDS = 500_000  # cached words per process: about 130 MB
 
 
 class Codes:
@@ -33,7 +21,7 @@ class Codes:
 
     def __init__(self, bpe: Any, merged: frozenset[str]) -> None:
         self._bpe, self.merged = bpe, merged
-        self._known = _KnownWords(self._split_word)
+        self._split_word = functools.lru_cache(KNOWN_WORDS)(self._subwords_of)
 
     @classmethod
     def read(cls, path: Path) -> "Codes":
@@ -54,10 +42,9 @@ class Codes:
 
     def split(self, tokens: str) -> str:
         """Split a line of words into subwords, with `@@` after all but a word's last."""
-        known = self._known
-        return " ".join([known[word] for word in tokens.strip().split(" ") if word])
+        return " ".join(map(self._split_word, filter(None, tokens.strip().split(" "))))
 
-    def _split_word(self, word: str) -> str:
+    def _subwords_of(self, word: str) -> str:
         subwords = " ".join(self._bpe.segment_tokens([word]))
         self._bpe.cache.clear()  # an unlimited second cache
         return subwords
