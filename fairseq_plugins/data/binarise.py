@@ -9,9 +9,8 @@ from typing import Any
 from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.folders import SPLITS, report
-from fairseq_plugins.data.measure import MeasuredText, copy_and_measure
+from fairseq_plugins.data.measure import MeasuredText, copy_and_measure, unigram_perplexity
 from fairseq_plugins.data.merges import count_words, write_codes
-from fairseq_plugins.data.unigram import unigram_perplexity
 
 
 def preprocess(work: Path, arguments: Sequence[str], workers: int) -> list[str]:

@@ -4,8 +4,7 @@ from collections import Counter
 
 import pytest
 
-from fairseq_plugins.data.measure import MeasuredText
-from fairseq_plugins.data.unigram import unigram_perplexity
+from fairseq_plugins.data.measure import MeasuredText, unigram_perplexity
 
 
 def measured(tmp_path, *lines):
