@@ -6,11 +6,12 @@ from contextlib import contextmanager
 
 LINES_AT_ONCE = 500  # lines per task of a process
 LineFunction = Callable[[str], str]
+LineBuilder = Callable[[], LineFunction]  # called once in each process
 
 _function: LineFunction  # set in worker processes
 
 
-def _start(build: Callable[[], LineFunction]) -> None:
+def _start(build: LineBuilder) -> None:
     global _function
     _function = build()
 
@@ -21,7 +22,7 @@ def _run(line: str) -> str:
 
 @contextmanager
 def parallel_map(
-    build: Callable[[], LineFunction], workers: int
+    build: LineBuilder, workers: int
 ) -> Iterator[Callable[[Iterable[str]], Iterator[str]]]:
     """Yield a function that maps lines in order; each process calls `build` once."""
     if workers == 1:

@@ -15,7 +15,7 @@ import collections
 import functools
 import itertools
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from fairseq_plugins.data.codes import Codes
 from fairseq_plugins.data.folders import SPLITS, Folder, report
 from fairseq_plugins.data.measure import measure, seen_lines, sha256
 from fairseq_plugins.data.merges import count_words, write_codes
-from fairseq_plugins.data.workers import LINES_AT_ONCE, LineFunction, parallel_map
+from fairseq_plugins.data.workers import LINES_AT_ONCE, LineBuilder, LineFunction, parallel_map
 from fairseq_plugins.translation.moses import Moses
 from fairseq_plugins.translation.parallel import (
     VALID_EVERY,
@@ -100,51 +100,37 @@ class ParallelBuild:
 
     def gather(self, text: ParallelText) -> None:
         """Check the raw text and copy it to raw/; hold out every 100th pair if needed."""
-        (self.work / "raw").mkdir(exist_ok=True)
-        if not all(path.exists() for _, _, path in self.each("raw")):
-            for split, source in (("valid", text.valid), ("test", text.test)):
-                if source is not None:
-                    report(f"reading {source[0].name} and {source[1].name}")
-                    self._write(self.paths("raw", split), read_pairs(source, empty_lines=False))
-            self._gather_train(text)
-
-    def _gather_train(self, text: ParallelText) -> None:
+        if all(path.exists() for _, _, path in self.each("raw")):
+            return
+        for split, source in (("valid", text.valid), ("test", text.test)):
+            if source is not None:
+                report(f"reading {source[0].name} and {source[1].name}")
+                self._write(read_pairs(source, empty_lines=False), self.paths("raw", split))
         sources = itertools.chain.from_iterable(
             read_pairs(paths, empty_lines=True) for paths in text.train
         )
         pairs = track(sources, "reading training text", unit="pairs")
-        if text.valid is not None:
-            self._write(self.paths("raw", "train"), pairs)
-            return
-        with writing(*self.paths("raw", "valid")) as held_out:
-
-            def rest() -> Iterator[tuple[bytes, bytes]]:
-                for number, pair in enumerate(pairs, start=1):
-                    if number % VALID_EVERY:
-                        yield pair
-                    else:
-                        for file, line in zip(held_out, pair, strict=True):
-                            file.write(line)
-
-            self._write(self.paths("raw", "train"), rest())
+        held_out = () if text.valid else self.paths("raw", "valid")
+        self._write(pairs, self.paths("raw", "train"), held_out)
 
     @staticmethod
-    def _write(paths: Paths, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+    def _write(
+        pairs: Iterable[tuple[bytes, bytes]], paths: Paths, held_out: Sequence[Path] = ()
+    ) -> None:
+        """Write pairs of lines to `paths`, but every `VALID_EVERY`-th to `held_out` if given."""
         count = 0
-        with writing(*paths) as (source, target):
-            for source_line, target_line in pairs:
-                source.write(source_line)
-                target.write(target_line)
-                count += 1
+        with writing(*paths, *held_out) as files:
+            for number, pair in enumerate(pairs, start=1):
+                is_held_out = bool(held_out) and number % VALID_EVERY == 0
+                for file, line in zip(files[2:] if is_held_out else files[:2], pair, strict=True):
+                    file.write(line)
+                count += not is_held_out
         if not count:
             raise DataError(f"{paths[0].name} and {paths[1].name} have no lines")
 
     def tokenise(self) -> None:
-        for (split, language, target), (_, _, raw) in zip(
-            self.each("tokens"), self.each("raw"), strict=True
-        ):
-            build = functools.partial(tokeniser, language)
-            self._map(build, raw, target, f"tokenising {split}.{language}")
+        builds = {code: functools.partial(tokeniser, code) for code in self.languages}
+        self._map("raw", "tokens", builds, "tokenising")
 
     def learn(self) -> None:
         """Learn one byte-pair encoding from the words of both sides."""
@@ -158,11 +144,8 @@ class ParallelBuild:
         write_codes(self.work / "codes", counts, self.merges)
 
     def apply(self) -> None:
-        for (split, language, target), (_, _, tokens) in zip(
-            self.each("pieces"), self.each("tokens"), strict=True
-        ):
-            build = functools.partial(splitter, self.work / "codes")
-            self._map(build, tokens, target, f"splitting {split}.{language}")
+        build = functools.partial(splitter, self.work / "codes")
+        self._map("tokens", "pieces", dict.fromkeys(self.languages, build), "splitting")
 
     def check_lengths(self, text: ParallelText) -> None:
         """Check the lengths of given validation and test sets; cleaning handles other splits."""
@@ -177,51 +160,48 @@ class ParallelBuild:
                             )
 
     def _map(
-        self, build: Callable[[], LineFunction], source: Path, target: Path, label: str
+        self, step: str, target_step: str, builds: Mapping[str, LineBuilder], label: str
     ) -> None:
-        """Apply a function to every line of a file, in parallel and in order."""
-        if target.exists():
-            return
-        total = count_lines(source)
-        with (
-            source.open(encoding="utf-8", newline="\n") as lines,
-            writing(target) as (out,),
-            parallel_map(build, self.workers) as apply,
-        ):
-            # Show progress for long files only.
-            mapped = apply(lines)
-            if total >= 20 * LINES_AT_ONCE:
-                mapped = track(mapped, label, unit="lines", total=total)
-            for line in mapped:
-                out.write(line.encode() + b"\n")
+        """Apply a language's function to every line of its files, in parallel and in order."""
+        both = zip(self.each(step), self.each(target_step), strict=True)
+        for (split, language, source), (_, _, target) in both:
+            if target.exists():
+                continue
+            total = count_lines(source)
+            with (
+                source.open(encoding="utf-8", newline="\n") as lines,
+                writing(target) as (out,),
+                parallel_map(builds[language], self.workers) as apply,
+            ):
+                # Show progress for long files only.
+                mapped = apply(lines)
+                if total >= 20 * LINES_AT_ONCE:
+                    what = f"{label} {split}.{language}"
+                    mapped = track(mapped, what, unit="lines", total=total)
+                out.writelines(line.encode() + b"\n" for line in mapped)
 
     def clean(self, splits: Iterable[str]) -> dict[str, dict[str, int]]:
         """Write cleaned/ and kept/ (raw text of kept pairs); return counts by verdict."""
         found = {}
-        kept_raw = []
         for split in SPLITS:
-            pieces = self.paths("pieces", split)
-            if split not in splits:
-                flags = bytearray(b"\1") * count_lines(pieces[0])
-            else:
-                flags, verdicts = keep_flags(pieces, self.cleaning)
+            kept: Iterable[int] = itertools.repeat(1)
+            if split in splits:
+                flags, verdicts = keep_flags(self.paths("pieces", split), self.cleaning)
                 found[split] = {"pairs": len(flags), **dict(sorted(verdicts.items()))}
                 if not any(flags):
                     raise DataError(f"cleaning keeps no pair of {split}: {found[split]}")
-            kept_raw.append((split, flags))
-        self._write_kept("pieces", "cleaned", kept_raw)
-        self._write_kept("raw", "kept", [(s, flags) for s, flags in kept_raw if s != "train"])
+                kept = flags
+            self._write_kept("pieces", "cleaned", split, kept)
+            if split != "train":
+                self._write_kept("raw", "kept", split, kept)
         return found
 
-    def _write_kept(
-        self, step: str, target_step: str, flags: Iterable[tuple[str, bytearray]]
-    ) -> None:
+    def _write_kept(self, step: str, target_step: str, split: str, kept: Iterable[int]) -> None:
         (self.work / target_step).mkdir(exist_ok=True)
-        for split, kept in flags:
-            both = zip(self.paths(step, split), self.paths(target_step, split), strict=True)
-            for source, target in both:
-                with source.open("rb") as lines, writing(target) as (out,):
-                    out.writelines(itertools.compress(lines, kept))
+        both = zip(self.paths(step, split), self.paths(target_step, split), strict=True)
+        for source, target in both:
+            with source.open("rb") as lines, writing(target) as (out,):
+                out.writelines(itertools.compress(lines, kept))
 
     def binarise(
         self, folder: Folder, origin: Mapping[str, Any], measured: Mapping[str, Any]
@@ -255,17 +235,20 @@ class ParallelBuild:
         folder.finish(built, origin, about, summary)
 
     def _describe(self, built: Path) -> dict[str, Any]:
-        splits: dict[str, dict[str, Any]] = {split: {} for split in SPLITS}
-        raw: dict[str, dict[str, Any]] = {"valid": {}, "test": {}}
         known = {
             language: set(read_dictionary(built / f"dict.{language}.txt"))
             for language in self.languages
         }
-        for split, language, path in self.each("cleaned"):
-            splits[split][language] = describe(measure(path), known[language])
-        for split, language, path in self.each("kept"):
-            if split in raw:
-                raw[split][language] = {"lines": count_lines(path), "sha256": sha256(path)}
+        splits, raw = {}, {}
+        for split in SPLITS:
+            cleaned = zip(self.languages, self.paths("cleaned", split), strict=True)
+            splits[split] = {lang: describe(measure(path), known[lang]) for lang, path in cleaned}
+            if split != "train":
+                kept = zip(self.languages, self.paths("kept", split), strict=True)
+                raw[split] = {
+                    lang: {"lines": count_lines(path), "sha256": sha256(path)}
+                    for lang, path in kept
+                }
         sizes = {lang: len(words) + len(SPECIAL_SYMBOLS) for lang, words in known.items()}
         return {"raw": raw, "splits": splits, "dictionary_size": sizes}
 
