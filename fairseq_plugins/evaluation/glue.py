@@ -114,11 +114,9 @@ def predict(
     _check_fits(state, checkpoint, data, subset, glue_task)
     model, _, fairseq_task = build_trained(checkpoint, state, data)
     utils.set_torch_seed(seed)  # after loading, which sets a seed too
-    device = choose_device(cpu=cpu)
-    model = model.to(device)
+    model = model.to(choose_device(cpu=cpu))
     fairseq_task.load_dataset(subset)
-    batches = _batches(fairseq_task, subset, batch_size)
-    return _predict(model, fairseq_task, batches, glue_task, device)
+    return _predict(model, fairseq_task, _batches(fairseq_task, subset, batch_size), glue_task)
 
 
 def _check_fits(state: Any, checkpoint: Path, data: Path, subset: str, glue_task: GlueTask) -> None:
@@ -167,42 +165,33 @@ def _batches(task: Any, subset: str, batch_size: int) -> Iterator[Any]:
 
 @torch.no_grad()
 def _predict(
-    model: Any, task: Any, batches: Iterator[Any], glue_task: GlueTask, device: torch.device
+    model: Any, task: Any, batches: Iterator[Any], glue_task: GlueTask
 ) -> list[Prediction]:
     """Predict all examples, in the order of the split."""
-    head = task.cfg.classification_head_name
-    found: dict[int, Prediction] = {}
+    labels, device = glue_task.labels, next(model.parameters()).device
+    rows: list[tuple[int, Any, float | None, Any]] = []  # number, output, probability, target
     for batch in batches:
         inputs = {name: value.to(device) for name, value in batch["net_input"].items()}
-        logits = model(**inputs, features_only=True, classification_head_name=head)[0].float()
-        expected = batch["target"].view(-1) if "target" in batch else None
-        probabilities: list[float | None] = [None] * len(logits)
-        values: list[Any]
-        targets: list[Any] | None
-        if glue_task.labels.is_number:
-            unscale = glue_task.labels.unscale
-            values = [unscale(value) for value in logits.view(-1).tolist()]
-            targets = None if expected is None else [unscale(one) for one in expected.tolist()]
-        else:
-            probabilities = logits.softmax(dim=1).amax(dim=1).tolist()
-            values = _names(task, logits.argmax(dim=1).tolist(), glue_task)
-            targets = None if expected is None else _names(task, expected.tolist(), glue_task)
-        numbers = batch["id"].tolist()
-        for number, *one in zip(
-            numbers, values, probabilities, targets or [None] * len(numbers), strict=True
-        ):
-            found[number] = Prediction(*one)
-    return [found[number] for number in sorted(found)]
+        inputs["classification_head_name"] = task.cfg.classification_head_name
+        logits = model(**inputs, features_only=True)[0].float()
+        outputs = logits.view(-1) if labels.is_number else logits.argmax(1)
+        unknown = [None] * len(logits)
+        probabilities = unknown if labels.is_number else logits.softmax(1).amax(1).tolist()
+        targets = batch["target"].view(-1).tolist() if "target" in batch else unknown
+        rows += zip(batch["id"].tolist(), outputs.tolist(), probabilities, targets, strict=True)
 
+    def label(output: Any) -> Any:
+        if labels.is_number:
+            return labels.unscale(output)
+        return task.label_dictionary[output + task.label_dictionary.nspecial]
 
-def _names(task: Any, classes: list[int], glue_task: GlueTask) -> list[str]:
-    """Look up class names in the dictionary of labels."""
-    labels = task.label_dictionary
-    names = [labels[c + labels.nspecial] for c in classes]
-    unknown = set(names) - set(glue_task.labels.classes)
-    if unknown:
+    found = [
+        Prediction(label(o), p, None if t is None else label(t)) for _, o, p, t in sorted(rows)
+    ]
+    foreign = {x for one in found for x in (one.value, one.target)} - {None, *labels.classes}
+    if foreign and not labels.is_number:
         raise DataError(
-            f"{task.cfg.data}/label holds {', '.join(map(repr, sorted(unknown)))}, "
+            f"{task.cfg.data}/label holds {', '.join(map(repr, sorted(foreign)))}, "
             f"which {glue_task.name} does not have"
         )
-    return names
+    return found
