@@ -153,6 +153,21 @@ class Features:
             for question in paragraph.questions:
                 yield question, paragraph.context, span, next(windows)
 
+    def answers(self, squad: "SquadFile") -> Iterator[tuple["Question", list[str]]]:
+        """Yield each question with the target texts of its windows, in the file's order.
+
+        A text differs from the answer only if the answer ends inside a subword, as "1990" in
+        "1990s".
+        """
+        for question, context, subwords, rows in self.questions(squad):
+            found = []
+            for w in rows:
+                if self.end[w] != NO_ANSWER:
+                    shift = subwords.start + self.first[w] - self.context_at[w]
+                    start = self.piece_starts[self.start[w] + shift]
+                    found.append(context[start : self.piece_ends[self.end[w] + shift]])
+            yield question, found
+
     @classmethod
     def build(cls, windows: Sequence[Sequence[int]], texts: Sequence[NDArray[np.int32]]) -> Self:
         """Build the features of a split.

@@ -28,7 +28,7 @@ from fairseq_plugins.squad.features import (
     make_windows,
 )
 from fairseq_plugins.squad.folder import FILES, SPLITS, features_path, raw_path
-from fairseq_plugins.squad.recovery import count_recovered
+from fairseq_plugins.squad.metrics import exact_match
 
 PREPARATION_VERSION = 1  # increase when a request gives other files
 REPORTS = 5  # progress messages per split
@@ -156,7 +156,10 @@ def _make_folder(
             files = gather(work / "files")
             built = work / "built"
             (built / "raw").mkdir(parents=True)
-            squads = {split: _read(files[split], request["version"]) for split in SPLITS}
+            squads = {}
+            for split in SPLITS:
+                report(f"reading and checking {files[split].name}")
+                squads[split] = read_squad(files[split], corpus["version"])
             about = {
                 split: _make_split(built, split, files[split].name, squad, tokenizer, sizes)
                 for split, squad in squads.items()
@@ -171,11 +174,6 @@ def _make_folder(
             }
             counts = ", ".join(f"{s} {about[s]['windows']} windows" for s in SPLITS)
             folder.finish(built, origin, record, counts)
-
-
-def _read(path: Path, version: str) -> SquadFile:
-    report(f"reading and checking {path.name}")
-    return read_squad(path, version)
 
 
 def _make_split(
@@ -212,3 +210,20 @@ def _make_split(
         "tokens": tokens,
         "answers": count_recovered(squad, features),
     }
+
+
+def count_recovered(squad: SquadFile, features: Features) -> dict[str, int]:
+    """Count the questions whose answer the windows contain.
+
+    Of the questions with an answer: those with a target in a window, and of these the ones with
+    the exact text, and with the same normalised text.
+    """
+    counts = {"questions": 0, "in_a_window": 0, "exact": 0, "normalised": 0}
+    for question, found in features.answers(squad):
+        counts["questions"] += bool(question.answers)
+        if question.answers and found:
+            gold = question.answers[0].text
+            counts["in_a_window"] += 1
+            counts["exact"] += found[0] == gold
+            counts["normalised"] += bool(exact_match(found[0], gold))
+    return counts

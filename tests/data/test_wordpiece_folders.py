@@ -16,8 +16,8 @@ from fairseq_plugins.squad.dataset import load_windows
 from fairseq_plugins.squad.examples import read_squad
 from fairseq_plugins.squad.features import WindowSizes
 from fairseq_plugins.squad.folder import raw_path
+from fairseq_plugins.squad.prepare import count_recovered
 from fairseq_plugins.squad.prepare import prepare as prepare_squad
-from fairseq_plugins.squad.recovery import count_recovered
 from fairseq_plugins.tasks.pe_masked_lm import PEMaskedLMConfig, PEMaskedLMTask
 from fairseq_plugins.tasks.pe_sentence_prediction import (
     PESentencePredictionConfig,

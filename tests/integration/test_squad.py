@@ -20,7 +20,6 @@ from fairseq_plugins.squad.examples import read_squad
 from fairseq_plugins.squad.features import NO_ANSWER, WindowSizes
 from fairseq_plugins.squad.folder import features_path, raw_path
 from fairseq_plugins.squad.prepare import find_files, prepare, prepare_toy
-from fairseq_plugins.squad.recovery import recovered_answers
 from fairseq_plugins.tasks.squad import SquadTask
 from tests.hostile import naming_another_model
 from tests.integration.helpers import (
@@ -89,7 +88,7 @@ def test_every_answer_is_recovered(questions: Path) -> None:
         dictionary = SquadTask.load_dictionary(str(questions / "dict.txt"))
         windows, features = load_windows(questions, split, dictionary)
         answered = 0
-        for question, found in recovered_answers(squad, features):
+        for question, found in features.answers(squad):
             if question.answers:
                 answered += 1
                 assert found and set(found) == {question.answers[0].text}
