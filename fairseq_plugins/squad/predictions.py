@@ -101,21 +101,10 @@ def most_context(windows: Sequence[tuple[int, int]], window: int) -> NDArray[np.
     """
     first, count = windows[window]
     pieces = np.arange(first, first + count)
-    own = _context(pieces, first, count)
-    best = np.ones(count, bool)
-    for other, (begin, length) in enumerate(windows):
-        if other == window:
-            continue
-        inside = (pieces >= begin) & (pieces < begin + length)
-        theirs = _context(pieces, begin, length)
-        beaten = theirs >= own if other < window else theirs > own
-        best &= ~(inside & beaten)
-    return best
-
-
-def _context(pieces: NDArray[np.int64], first: int, count: int) -> NDArray[np.float64]:
-    before, after = pieces - first, first + count - 1 - pieces
-    return np.asarray(np.minimum(before, after) + 0.01 * count, np.float64)
+    begin, length = np.array(windows).T[..., np.newaxis]  # (W, 1) each
+    context = np.minimum(pieces - begin, begin + length - 1 - pieces)  # below 0 outside
+    shares: NDArray[np.float64] = np.where(context < 0, -np.inf, context + 0.01 * length)
+    return np.asarray(shares.argmax(axis=0) == window)
 
 
 def best_pairs(
@@ -159,20 +148,14 @@ def predict_question(
         inside = scores[context_at : context_at + count]
         may_start = most_context(extents, i)
         for begin, end, value in best_pairs(inside[:, 0], inside[:, 1], may_start, options):
-            start_character = int(offsets[0][first + begin])
-            end_character = int(offsets[1][first + end])
-            found.append((value, start_character, end_character))
-    found.sort(key=lambda span: (-span[0], span[1], span[2]))
-    spans = []
-    seen = set()
-    for value, start, end in found:
-        text = context[start:end]
-        if text.strip() and text not in seen:
-            seen.add(text)
-            spans.append(Span(text, start, end, value))
-        if len(spans) == options.n_best:
-            break
-    return Prediction(tuple(spans), null_score)
+            start, stop = int(offsets[0][first + begin]), int(offsets[1][first + end])
+            found.append(Span(context[start:stop], start, stop, value))
+    found.sort(key=lambda span: (-span.score, span.start, span.end))
+    best: dict[str, Span] = {}  # by text
+    for span in found:
+        if span.text.strip():
+            best.setdefault(span.text, span)
+    return Prediction(tuple(best.values())[: options.n_best], null_score)
 
 
 def predict_file(
