@@ -37,6 +37,10 @@ _OF_THE_RUN = (
 )
 
 
+class NewerResult(ValueError):
+    """A result with a key or a schema that this version does not know; it is not damaged."""
+
+
 def digest_of(recipe: Mapping[str, Any]) -> str:
     """Return the start of the SHA-256 of a recipe's JSON with sorted keys and without spaces."""
     text = json.dumps(recipe, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -88,7 +92,8 @@ def complete_result(content: Any, folder: Path) -> Any:
         return content
     schema = content.get("schema", SCHEMA)
     if type(schema) is not int or schema != SCHEMA:
-        raise ValueError(f"schema must be {SCHEMA} or absent, but is {schema!r} instead")
+        kind = NewerResult if type(schema) is int and schema > SCHEMA else ValueError
+        raise kind(f"schema must be {SCHEMA} or absent, but is {schema!r} instead")
     whole = {key: value for key, value in content.items() if key != "schema"}
     if isinstance(whole.get("config"), dict):
         recipes = folder / FOLDER

@@ -15,7 +15,7 @@ from fairseq_plugins.records.data import DataDescription
 from fairseq_plugins.records.logs import TrainingLog
 from fairseq_plugins.records.metrics import MetricsSchema
 from fairseq_plugins.records.recipe import differences
-from fairseq_plugins.records.recipe_files import complete_result
+from fairseq_plugins.records.recipe_files import NewerResult, complete_result
 from fairseq_plugins.records.runs import Run, Study
 from fairseq_plugins.records.schema import ResultSchema
 
@@ -52,9 +52,12 @@ def _check(schema: type[BaseModel], value: Any) -> None:
     try:
         schema.model_validate(value)
     except ValidationError as error:
+        found = error.errors(include_url=False)
         # If a value may have several types, the deepest error is the most specific.
-        deepest = max(error.errors(include_url=False), key=lambda one: len(one["loc"]))
+        deepest = max(found, key=lambda one: len(one["loc"]))
         keys = [key for key in map(str, deepest["loc"]) if key and not _ALTERNATIVE.fullmatch(key)]
+        if all(one["type"] == "extra_forbidden" for one in found):
+            raise NewerResult(f"{'.'.join(keys)}: this version knows no such key") from None
         is_table = isinstance(deepest["input"], dict)
         but = "" if is_table else f", but is {reprlib.repr(deepest['input'])}"
         message = deepest["msg"].removeprefix("Value error, ").partition(" or instance of")[0]
@@ -73,11 +76,16 @@ def load_result(path: Path, metrics: type[MetricsSchema]) -> Result:
 
 
 def read_result(
-    path: Path, metrics: type[MetricsSchema], say: Say = lambda _: None
+    path: Path,
+    metrics: type[MetricsSchema],
+    say: Say = lambda _: None,
+    *,
+    raised: tuple[type[Exception], ...] = (),
 ) -> Result | None:
     """Read <results>/<table>/<scale or study>/<name>.json; None if it is missing or invalid.
 
-    say: called with the error of an invalid file.
+    say: called with the error of an invalid file. raised: errors of an existing file that are
+    raised instead.
     """
     try:
         result = load_result(path, metrics)
@@ -86,6 +94,8 @@ def read_result(
             raise ValueError(f"it is the result {own}")
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except raised:
+        raise
     except (OSError, ValueError) as error:
         say(f"{Path(*path.parts[-4:])} is not a complete result ({error})")
         return None

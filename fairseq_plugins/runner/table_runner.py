@@ -11,7 +11,7 @@ from fairseq_plugins.common.locks import Busy
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records import results
-from fairseq_plugins.records.recipe_files import write_result
+from fairseq_plugins.records.recipe_files import NewerResult, write_result
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.runner import checkpoints
 from fairseq_plugins.runner.progress import DONE, FAILED, PRETRAINING, SKIPPED
@@ -183,10 +183,10 @@ class TableRunner:
     def _recorded(self, planned: PlannedRun) -> Result | None:
         """Return the run's complete result, unless it is being replaced.
 
-        Raises RunFailed: the result is of another recipe or other data. OSError: it is there, and
-        cannot be read now, so that it must not be replaced.
+        Raises RunFailed: the result is of another recipe or other data, or was written by a newer
+        version. OSError: it is there, and cannot be read now, so that it must not be replaced.
         """
-        run, path = planned.run, self.root / planned.run.result
+        run, path, metrics = planned.run, self.root / planned.run.result, planned.experiment.metrics
 
         def say(text: str) -> None:
             self.progress.say(f"{text}; it is made again")
@@ -194,9 +194,14 @@ class TableRunner:
         unwritten = self._write_unwritten(planned)
         if is_being_replaced(self.root, planned):
             return None
-        if path.is_file():
-            path.read_bytes()
-        result = unwritten or results.read_result(path, planned.experiment.metrics, say)
+        refused = (OSError, NewerResult)
+        try:
+            result = unwritten or results.read_result(path, metrics, say, raised=refused)
+        except NewerResult as newer:
+            raise RunFailed(
+                f"{run.result} was written by a newer version ({newer}), which reads it; --force "
+                "trains it again"
+            ) from None
         if result is None:
             return None
         reasons = results.mismatch(result, run, planned.config, planned.describe_data(self.root))

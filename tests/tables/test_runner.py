@@ -165,6 +165,24 @@ def test_an_incomplete_result_is_made_again(root, planned, capsys):
     assert read(path)
 
 
+@pytest.mark.parametrize("more", [{"remark": "fine"}, {"schema": 3}])
+def test_a_result_of_a_newer_version_is_named_and_kept(root, planned, capsys, more):
+    """Even where no checkpoint is left, as in a new clone, so that it would be trained again."""
+    one = planned[0]
+    work(root, [one], FakeFairseq(root))
+    path = root / one.run.result
+    path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+    content = path.read_bytes()
+    shutil.rmtree(folder_of(root, one))
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 1
+    assert fake.trained == [] and path.read_bytes() == content
+    output = capsys.readouterr().out
+    assert f"{one.run.result} was written by a newer version ({next(iter(more))}" in output
+    assert work(root, [one], fake, force=True) == 0
+    assert fake.trained == [(one.run.name, 0)] and read(path)
+
+
 def make_by_another_experiment(root, one):
     """The result of a run, as if it had been of 100 updates."""
     work(root, [one], FakeFairseq(root))

@@ -92,7 +92,7 @@ def test_what_is_no_object_is_no_result(tmp_path, text, reason):
         ("row", "base", "it is the result results/table2/mini/base-linear-s1.json"),
         ("commit", "main", "commit: "),
         ("finished_at", "yesterday", "finished_at: "),
-        ("remark", "fine", "remark: Extra inputs are not permitted"),
+        ("remark", "fine", "remark: this version knows no such key"),
     ],
 )
 def test_what_stands_where_it_cannot_is_named(tmp_path, make_result, place, value, reason):
