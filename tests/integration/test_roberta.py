@@ -116,6 +116,14 @@ def test_validation_of_a_stochastic_encoding_is_reproducible(
     assert len(set(runs[0])) == len(runs[0]) > 2
 
 
+def test_validation_refuses_overrides_of_unknown_options(data: Path, tmp_path: Path) -> None:
+    checkpoint = pretrain(tmp_path, data, model_of("linear", "rope"))
+    words = ["--task", "masked_lm", "--model-overrides"]
+    fairseq_validate(data, checkpoint, *words, "{'linear_epsilon': 0.1}")
+    with pytest.raises(ValueError, match=r"`model_overrides` .* has 'linear_epsilom'"):
+        fairseq_validate(data, checkpoint, *words, "{'linear_epsilom': 0.1}")
+
+
 @pytest.fixture(scope="module")
 def pairs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pairs of sentences: class 1 and score 1 where both take their words from the same half."""
