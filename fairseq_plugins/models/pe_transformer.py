@@ -128,10 +128,26 @@ class PETransformer(
         Raises:
             ValueError: an alignment is requested, but the cross-attention computes no weights.
         """
-        wants_weights = getattr(cfg.generation, "print_alignment", None)
-        if wants_weights and not self.decoder.layers[-1].gives_weights:
+        if getattr(cfg.generation, "print_alignment", None):
+            self._require_weights()
+        super().prepare_for_inference_(cfg)
+
+    @property
+    def full_context_alignment(self) -> bool:
+        """False: alignments are of causal attention.
+
+        fairseq reads it before it makes an alignment, which a call of ``generate`` may request only
+        after ``prepare_for_inference_``.
+
+        Raises:
+            ValueError: the cross-attention computes no weights.
+        """
+        self._require_weights()
+        return False
+
+    def _require_weights(self) -> None:
+        if not self.decoder.layers[-1].gives_weights:
             raise ValueError(
                 "`print_alignment` must be off with cross_attention_type="
                 f"{self.cfg.sites['cross'].attention_type}, which computes no weights."
             )
-        super().prepare_for_inference_(cfg)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq.sequence_generator import SequenceGeneratorWithAlignment
 
 from fairseq_plugins.attention import ATTENTIONS
 from fairseq_plugins.encodings import PositionEncoding
@@ -191,6 +192,21 @@ def test_alignments() -> None:
     generation = SimpleNamespace(print_alignment="hard", no_beamable_mm=False, beam=5)
     with pytest.raises(ValueError, match="`print_alignment` must be off"):
         model.prepare_for_inference_(SimpleNamespace(generation=generation))
+
+
+def test_alignments_that_a_call_requests() -> None:
+    """A hub model is prepared without `print_alignment`, which its `generate` may give."""
+    source = batch(sources([6, 9]), left=True)
+    sample = {"net_input": {"src_tokens": source, "src_lengths": lengths_of(source)}}
+    for options in ({}, {"cross_attention_type": "linear"}):
+        model = build(**options).eval()
+        generator = SequenceGeneratorWithAlignment([model], TARGET, beam_size=2, max_len_b=5)
+        if options:
+            with pytest.raises(ValueError, match="`print_alignment` must be off"):
+                generator.generate([model], sample)
+        else:
+            found = generator.generate([model], sample)
+            assert [len(one["alignment"]) > 0 for one in found[0] + found[1]] == [True] * 4
 
 
 def test_every_parameter_of_an_encoding_is_in_the_state() -> None:
