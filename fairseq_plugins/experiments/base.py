@@ -199,7 +199,7 @@ class Experiment:
         """Return sentences for the caption of a table of these results."""
         return []
 
-    def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
+    def baselines(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
         """Return the scores of trivial baselines, by metric and name of the baseline."""
         return {}
 
@@ -230,12 +230,12 @@ class Experiment:
         return ""
 
 
-def unigram_floors(data: DataDescription, splits: Iterable[str]) -> dict[str, dict[str, float]]:
+def unigram_baselines(data: DataDescription, splits: Iterable[str]) -> dict[str, dict[str, float]]:
     """Return perplexity and loss (bits) of word frequencies, for splits that have them."""
-    floors: dict[str, dict[str, float]] = {}
+    baselines: dict[str, dict[str, float]] = {}
     for split in splits:
         value = data.floors.number(split, "unigram", "ppl")
         if value:
-            floors[f"{split}_ppl"] = {"unigram": value}
-            floors[f"{split}_loss"] = {"unigram": log2(value)}
-    return floors
+            baselines[f"{split}_ppl"] = {"unigram": value}
+            baselines[f"{split}_loss"] = {"unigram": log2(value)}
+    return baselines

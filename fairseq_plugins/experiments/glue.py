@@ -73,8 +73,8 @@ def _averaged_over(labels: list[str], result: Mapping[str, Any]) -> dict[str, An
     metrics, data = result["metrics"], result["data"]
     average = round(fmean(metrics[label] for label in labels), 4)
     left_out = {*metrics["averaged"]} - {*labels}
-    floors = data.get("floors") or {}
-    kept = {name: one for name, one in floors.items() if Path(name).name not in left_out}
+    recorded = data.get("floors") or {}
+    kept = {name: one for name, one in recorded.items() if Path(name).name not in left_out}
     return {
         **result,
         "metrics": {**metrics, AVERAGE: average, "averaged": labels},
@@ -176,8 +176,8 @@ class Glue(Experiment):
         names = [s.metric for s in self.sources.values() if s.task == metrics["task"]]
         return float(chosen_on[names[0] if names else metrics["first"]])
 
-    def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
-        floors: dict[str, dict[str, float]] = {}
+    def baselines(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
+        baselines: dict[str, dict[str, float]] = {}
         for label, source in self.sources.items():
             splits = _of_task(data.floors, source.task)
             for subset in self._measured(source, scale):
@@ -185,14 +185,14 @@ class Glue(Experiment):
                 numbers = {name: one.number(source.metric) for name, one in predictors.items()}
                 if numbers:
                     known = {name: value for name, value in numbers.items() if value is not None}
-                    floors.setdefault(label, known)
-        averaged = [floors[label] for label in self.averaged if label in floors]
+                    baselines.setdefault(label, known)
+        averaged = [baselines[label] for label in self.averaged if label in baselines]
         names = set.intersection(*map(set, averaged)) if averaged else set()
         means = {name: fmean(one[name] for one in averaged) for name in sorted(names)}
         if not means:
-            return floors
+            return baselines
         best = fmean(max(one.values()) for one in averaged)
-        return {**floors, AVERAGE: {**means, "the best for each task": best}}
+        return {**baselines, AVERAGE: {**means, "the best for each task": best}}
 
     def examples(self, data: DataDescription, scale: str) -> dict[str, int]:
         counts: dict[str, int] = {}

@@ -14,7 +14,7 @@ from fairseq_plugins.experiments.base import (
     Scale,
     Step,
     scales,
-    unigram_floors,
+    unigram_baselines,
 )
 from fairseq_plugins.experiments.training import Training
 from fairseq_plugins.papers.floor_sweep import CLAMPED, FLOORS, OUTPUT_NORMS, PLAIN
@@ -57,8 +57,8 @@ class LanguageModel(Experiment):
             for subset in ("valid", "test")
         ]
 
-    def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
-        return unigram_floors(data, ("valid", "test"))
+    def baselines(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
+        return unigram_baselines(data, ("valid", "test"))
 
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         return ["Perplexities are per unit of the data: words, or pieces of these."]

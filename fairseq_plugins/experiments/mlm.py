@@ -14,7 +14,7 @@ from fairseq_plugins.experiments.base import (
     Metrics,
     Scale,
     scales,
-    unigram_floors,
+    unigram_baselines,
 )
 from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant, in_stages
 from fairseq_plugins.records import logs
@@ -77,8 +77,8 @@ class MaskedLanguageModel(Experiment):
         *_, last = parts.values()
         return dict(last)
 
-    def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
-        return unigram_floors(data, ("valid",))
+    def baselines(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
+        return unigram_baselines(data, ("valid",))
 
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         configs = [config for r in results for config in trainings_of(r["config"]).values()]

@@ -85,7 +85,7 @@ class Squad(Experiment):
     def combine(self, parts: Mapping[str, Metrics]) -> Metrics:
         return {key: value for metrics in parts.values() for key, value in metrics.items()}
 
-    def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
+    def baselines(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
         scores: dict[str, dict[str, float]] = {}
         share = _unanswerable(data)
         if share is not None:
@@ -235,9 +235,9 @@ class PretrainingInParts(Squad):
             "parts": by_part,
         }
 
-    def floors(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
-        scores = super().floors(data, scale)
-        return {**scores, **{f"short_{metric}": floor for metric, floor in scores.items()}}
+    def baselines(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
+        scores = super().baselines(data, scale)
+        return {**scores, **{f"short_{metric}": known for metric, known in scores.items()}}
 
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         lengths = sorted({tuple(p["samples"] for p in r["metrics"]["parts"]) for r in results})

@@ -124,7 +124,7 @@ def render_claims(
 
 
 _PICTURE = (
-    "![How many claims hold, and each that is above its floor with its interval](claims.png)",
+    "![How many claims hold, and each that is above its baseline with its interval](claims.png)",
     "In the picture a dot is the effect here, the bar its interval, a diamond the paper's number "
     "(left out where it is far outside). Each bar has a scale of its own; the claim begins at the "
     "dashed line and holds to the right of it.",

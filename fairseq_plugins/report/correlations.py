@@ -113,7 +113,7 @@ class Correlations:
     def lost(self) -> dict[str, str]:
         """Return by metric why a task decides nothing: no row beats its best baseline."""
         found = {
-            column.metric: self.numbers.table(name).no_row_above_floor(ATTENTION, column)
+            column.metric: self.numbers.table(name).no_row_above_baseline(ATTENTION, column)
             for name, column in PERFORMANCES
         }
         return {metric: why for metric, why in found.items() if why}

@@ -155,7 +155,7 @@ def _agreement(judged: JudgedTable, agreement: Agreement) -> str:
     name = f"**{table.name_of(agreement.attention).capitalize()}**"
     if judged.spread(agreement.attention) is None:
         return f"{name}: {CANNOT}."
-    lost = judged.no_row_above_floor(agreement.attention, table.ranked_by)
+    lost = judged.no_row_above_baseline(agreement.attention, table.ranked_by)
     if lost:
         return f"{name}: {lost}, so no ordering is claimed."
     line = (

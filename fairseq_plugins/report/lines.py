@@ -7,7 +7,7 @@ from fairseq_plugins.common.tables import DASH
 from fairseq_plugins.report.differences import interval, probability
 from fairseq_plugins.statistics.comparisons import deviation, mean
 from fairseq_plugins.statistics.inference import Estimate, Seeds
-from fairseq_plugins.statistics.judged import JudgedTable, best_floor
+from fairseq_plugins.statistics.judged import JudgedTable, best_baseline
 
 REFERENCE, ALONE, NOT_RUN = "reference", "no reference", "not run"  # besides verdicts
 
@@ -21,7 +21,7 @@ class Number:
         order, paper_order: means, or None.
         sure: the interval of ours, where every number has one.
         mark: whether ours differs significantly from the reference.
-        below_floor: whether ours is not significantly better than the best baseline.
+        below_baseline: whether ours is not significantly better than the best baseline.
     """
 
     paper: str = ""
@@ -30,7 +30,7 @@ class Number:
     paper_order: float | None = None
     sure: str = ""
     mark: bool = False
-    below_floor: bool = False
+    below_baseline: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ def lines_of(judged: JudgedTable) -> dict[tuple[str, str], Line]:
     for attention in [*table.attentions, *table.extra_attentions]:
         printed = [row.name for row in table.rows if attention in row.paper]
         own = [row for row, a in judged.cells if a == attention]
-        floors = {column: best_floor(column, judged.floors) for column in table.columns}
+        baselines = {column: best_baseline(column, judged.baselines) for column in table.columns}
         above = {
-            column.metric: judged.rows_above(attention, column, floor[1]) if floor else None
-            for column, floor in floors.items()
+            column.metric: judged.rows_above(attention, column, baseline[1]) if baseline else None
+            for column, baseline in baselines.items()
         }
         for name in [*printed, *sorted(set(own) - set(printed))]:
             lines[name, attention] = _line(judged, name, attention, above)
@@ -100,7 +100,7 @@ def _line(
             order=mean(seeds.values()) if seeds else None,
             paper_order=printed.mean if printed else None,
             mark=(one := compared[column.metric]) is not None and one.is_significant,
-            below_floor=bool(seeds) and rows is not None and name not in rows,
+            below_baseline=bool(seeds) and rows is not None and name not in rows,
         )
     estimate, digits = compared[table.ranked_by.metric], table.ranked_by.digits
     words = {}

@@ -189,7 +189,7 @@ def short_sample_sentences(judged: JudgedTable) -> list[Section]:
             rows = judged.rows(attention, column.metric)
             if not column.metric.startswith(SHORT) or table.reference not in rows:
                 continue
-            if why := judged.no_row_above_floor(attention, column):
+            if why := judged.no_row_above_baseline(attention, column):
                 sentences.append(f"{why[0].upper()}{why[1:]}: these numbers decide nothing.")
                 continue
             found = {row: mean(seeds.values()) for row, seeds in rows.items()}

@@ -15,7 +15,7 @@ from fairseq_plugins.report.differences import interval, probability
 from fairseq_plugins.report.lines import cell_text
 from fairseq_plugins.statistics.comparisons import gather, mean
 from fairseq_plugins.statistics.inference import Estimate, Seeds
-from fairseq_plugins.statistics.judged import Floors, JudgedTable, best_floor
+from fairseq_plugins.statistics.judged import Baselines, JudgedTable, best_baseline
 from fairseq_plugins.statistics.series import average
 
 WIDTH = 41  # of the picture in the terminal, in characters
@@ -31,14 +31,14 @@ class PairwiseRuns:
         column: the metric that is compared.
         values: by row and seed.
         estimates: by two rows, the second row minus the first; p after Holm's correction over all.
-        floor: name and value of the best trivial baseline; None without any.
+        baseline: name and value of the best trivial baseline; None without any.
     """
 
     rows: tuple[str, ...]
     column: Column
     values: Mapping[str, Seeds]
     estimates: Mapping[tuple[str, str], Estimate]
-    floor: tuple[str, float] | None = None
+    baseline: tuple[str, float] | None = None
 
     @property
     def seeds(self) -> list[int]:
@@ -102,14 +102,14 @@ class PairwiseRuns:
     def _verdicts(self) -> list[str]:
         """Say which rows are better, and which learned too little for that to mean much."""
         verdicts = [self.verdict(*pair) for pair in self.estimates]
-        if self.floor is None:
+        if self.baseline is None:
             return verdicts
-        name, value = self.floor
+        name, value = self.baseline
         sign = 1 if self.column.higher_is_better else -1
         low = [row for row in self.rows if sign * (mean(self.values[row].values()) - value) <= 0]
         if low:
             verdicts.append(
-                f"No better than the floor *{name}* ({value:.{self.column.digits}f}), a model "
+                f"No better than the baseline *{name}* ({value:.{self.column.digits}f}), a model "
                 f"without context: {', '.join(low)}. Longer training would say more."
             )
         return verdicts
@@ -187,7 +187,7 @@ def compare(
     attention: str,
     table: Table,
     results: Sequence[Result],
-    floors: Floors | None = None,
+    baselines: Baselines | None = None,
 ) -> PairwiseRuns:
     """Compare every two rows of a study at the seeds that all of them have.
 
@@ -215,8 +215,8 @@ def compare(
         estimate = judged.pair(attention, second, first)
         assert estimate is not None, "both have results"
         estimates[first, second] = estimate
-    floor = best_floor(column, floors or {})
-    return PairwiseRuns(tuple(rows), column, judged.rows(attention), estimates, floor)
+    baseline = best_baseline(column, baselines or {})
+    return PairwiseRuns(tuple(rows), column, judged.rows(attention), estimates, baseline)
 
 
 def draw(pairwise: PairwiseRuns, losses: Losses, stem: Path) -> list[Path]:

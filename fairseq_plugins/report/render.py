@@ -16,9 +16,9 @@ from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.papers.tables import MARK, Figure, Row, Table
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.runs import Study
+from fairseq_plugins.report.baselines import baselines_section
 from fairseq_plugins.report.captions import caption
 from fairseq_plugins.report.differences import differences, marks, orderings, within_rows
-from fairseq_plugins.report.floors import floors_section
 from fairseq_plugins.report.lines import Line, Number, lines_of
 from fairseq_plugins.report.observations import (
     observations,
@@ -79,7 +79,7 @@ def render(
     if results and has_figure and is_installed("matplotlib"):
         figure_note = EXPERIMENTS[table.experiment].figure_note(scale)
         sections.append(figure_section(table.source, name, figure_note))
-    sections += floors_section(judged)
+    sections += baselines_section(judged)
     if results:
         what = "the same to sort, with the runs behind each number, their commands and settings"
         link = site_link(f"{table.name}-{name}.html", what)

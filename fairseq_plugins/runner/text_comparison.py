@@ -168,7 +168,7 @@ def _compared(args: argparse.Namespace, report: Report) -> PairwiseRuns:
     """Compare the results that the report shows."""
     read = report.read()
     return pairwise_runs.compare(
-        args.encodings, args.attention, report.table, read.shown, read.judged.floors
+        args.encodings, args.attention, report.table, read.shown, read.judged.baselines
     )
 
 

@@ -16,10 +16,10 @@ from fairseq_plugins.common.parallel import map_in_processes
 from fairseq_plugins.common.provenance import commit as commit_of
 from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.papers.bert_correlations import PROPERTIES, TABLES
+from fairseq_plugins.report.baselines import baselines_section
 from fairseq_plugins.report.captions import caption
 from fairseq_plugins.report.claims_page import LARGEST, LEGEND
 from fairseq_plugins.report.correlations import Correlations
-from fairseq_plugins.report.floors import floors_section
 from fairseq_plugins.report.render import comparisons
 from fairseq_plugins.site import charts, markdown
 from fairseq_plugins.site.claims import claim_views
@@ -28,7 +28,7 @@ from fairseq_plugins.site.encodings import encoding_page, encoding_views, look
 from fairseq_plugins.site.figures import FigureView, figure_views, ranking, results_of
 from fairseq_plugins.site.runs import KINDS, CellView, by_training, script, table_cells, typed
 from fairseq_plugins.site.speed import machines, table9, timing_command
-from fairseq_plugins.site.tables import floor_texts, side_by_side, site_lines
+from fairseq_plugins.site.tables import baseline_texts, side_by_side, site_lines
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
 from fairseq_plugins.statistics.verdicts import Word
 
@@ -167,7 +167,7 @@ def _tables(site: Site) -> None:
             attentions=list(dict.fromkeys(line.attention for line in lines)),
             kinds=sorted({line.kind for line in lines}),
             rows=side_by_side(one, lines),
-            floors=floor_texts(one),
+            baselines=baseline_texts(one),
             about=caption(
                 one.table,
                 one.recipe_scale,
@@ -176,7 +176,7 @@ def _tables(site: Site) -> None:
                 missing_rows=one.missing_rows,
             ),
             comparisons=comparisons(one.judged),
-            floor_sections=floors_section(one.judged),
+            baseline_sections=baselines_section(one.judged),
             ranking=ranking(one),
             shared=runs,
             script=script(one, rows, one.table.attentions, []) if one.shown else "",

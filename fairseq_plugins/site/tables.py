@@ -7,7 +7,7 @@ from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.report.lines import Line, lines_of
 from fairseq_plugins.report.render import MOST_COLUMNS
 from fairseq_plugins.site.kinds import encoding_of, kind_of
-from fairseq_plugins.statistics.judged import best_floor
+from fairseq_plugins.statistics.judged import best_baseline
 from fairseq_plugins.statistics.table_results import TableResults
 
 
@@ -53,7 +53,7 @@ def side_by_side(found: TableResults, lines: Sequence[SiteLine]) -> list[list[Si
     return [[by_row[name].get(attention) for attention in table.attentions] for name in names]
 
 
-def floor_texts(found: TableResults) -> list[str]:
+def baseline_texts(found: TableResults) -> list[str]:
     """Format each column's best baseline."""
-    floors = [(c, best_floor(c, found.judged.floors)) for c in found.table.columns]
-    return [f"{c.label}: {f[1]:.{c.digits}f} ({f[0]})" for c, f in floors if f is not None]
+    baselines = [(c, best_baseline(c, found.judged.baselines)) for c in found.table.columns]
+    return [f"{c.label}: {f[1]:.{c.digits}f} ({f[0]})" for c, f in baselines if f is not None]

@@ -148,13 +148,13 @@ def enough_seeds(estimate: Estimate, value: float = 0.0) -> int | None:
     return next((n for n in counts if wide * half(n) < margin), None)
 
 
-def p_of_share(percent: float, examples: int, floor: float) -> float:
-    """Test whether an accuracy is above `floor` per cent: exact binomial, one-sided.
+def p_of_share(percent: float, examples: int, baseline: float) -> float:
+    """Test whether an accuracy is above `baseline` per cent: exact binomial, one-sided.
 
-    The floor is taken as known, though it may be measured on the same examples.
+    The baseline is taken as known, though it may be measured on the same examples.
     """
     right = round(percent / 100 * examples)
-    test = stats.binomtest(right, examples, floor / 100, alternative="greater")
+    test = stats.binomtest(right, examples, baseline / 100, alternative="greater")
     return float(test.pvalue)
 
 

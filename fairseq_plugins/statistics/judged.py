@@ -23,7 +23,7 @@ from fairseq_plugins.statistics.inference import (
 
 TIE, BETTER, WORSE, ONE_SEED = "tie", "better", "worse", "one seed"
 
-Floors = Mapping[str, Mapping[str, float]]  # by metric and by the name of a trivial baseline
+Baselines = Mapping[str, Mapping[str, float]]  # by metric and by the name of a trivial baseline
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,21 +45,21 @@ def _once(
     return kept
 
 
-def floors_of(table: Table, results: Sequence[Result]) -> Floors:
+def baselines_of(table: Table, results: Sequence[Result]) -> Baselines:
     """Read the baselines from the data descriptions of results.
 
-    Runs of a table have the same data, but it may have been described earlier, with fewer floors:
+    Runs of a table have the same data, but an earlier description may have fewer baselines:
     the description with most of them counts.
     """
     experiment = EXPERIMENTS[table.experiment]
     described = (
-        experiment.floors(DataDescription.model_validate(r["data"]), r["scale"]) for r in results
+        experiment.baselines(DataDescription.model_validate(r["data"]), r["scale"]) for r in results
     )
-    floors: dict[str, dict[str, float]] = {}
+    baselines: dict[str, dict[str, float]] = {}
     for found in sorted(described, key=lambda one: sum(map(len, one.values()))):
         for metric, known in found.items():
-            floors.setdefault(metric, {}).update(known)
-    return {c.metric: floors[c.metric] for c in table.columns if floors.get(c.metric)}
+            baselines.setdefault(metric, {}).update(known)
+    return {c.metric: baselines[c.metric] for c in table.columns if baselines.get(c.metric)}
 
 
 def examples_of(table: Table, results: Sequence[Result]) -> Mapping[str, int]:
@@ -72,9 +72,9 @@ def examples_of(table: Table, results: Sequence[Result]) -> Mapping[str, int]:
     return {}
 
 
-def best_floor(column: Column, floors: Floors) -> tuple[str, float] | None:
+def best_baseline(column: Column, baselines: Baselines) -> tuple[str, float] | None:
     """Return the name and the number of a column's best baseline; None without any."""
-    known = floors.get(column.metric)
+    known = baselines.get(column.metric)
     if not known:
         return None
     sign = 1 if column.higher_is_better else -1
@@ -152,14 +152,14 @@ class JudgedTable:
     Attributes:
         table: of a paper.
         cells: by row and attention, by metric the values by seed.
-        floors: by metric the numbers of trivial baselines.
+        baselines: by metric the numbers of trivial baselines.
         examples: by metric the number of examples, where a metric is a share of them.
         results: the runs that the cells are made of.
     """
 
     table: Table
     cells: Cells
-    floors: Floors = field(default_factory=dict)
+    baselines: Baselines = field(default_factory=dict)
     examples: Mapping[str, int] = field(default_factory=dict)
     results: Sequence[Result] = ()
     _known: dict[object, object] = field(default_factory=dict, repr=False)
@@ -168,7 +168,7 @@ class JudgedTable:
     def of(cls, table: Table, results: Sequence[Result], suffix: str = "") -> "JudgedTable":
         """Judge a table's results; `suffix` picks an evaluation, as "_context_400"."""
         cells = gather(results, table.columns, suffix)
-        return cls(table, cells, floors_of(table, results), examples_of(table, results), results)
+        return cls(table, cells, baselines_of(table, results), examples_of(table, results), results)
 
     @property
     def sign(self) -> int:
@@ -311,12 +311,12 @@ class JudgedTable:
         return [name for name, one in sure.items() if sign * one.effect > 0]
 
     @_once
-    def no_row_above_floor(self, attention: str, column: Column) -> str:
+    def no_row_above_baseline(self, attention: str, column: Column) -> str:
         """State that no row of a column beats its best baseline; empty where one does."""
-        floor = best_floor(column, self.floors)
-        if floor is None or not self.rows(attention, column.metric):
+        baseline = best_baseline(column, self.baselines)
+        if baseline is None or not self.rows(attention, column.metric):
             return ""
-        name, value = floor
+        name, value = baseline
         if self.rows_above(attention, column, value):
             return ""
         return (

@@ -7,7 +7,7 @@ from functools import cached_property
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.statistics.comparisons import Cells
 from fairseq_plugins.statistics.correlations import Correlated, MetricPair, correlate
-from fairseq_plugins.statistics.judged import Floors, JudgedTable
+from fairseq_plugins.statistics.judged import Baselines, JudgedTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,20 +16,20 @@ class Numbers:
 
     Attributes:
         cells: of tables by name; of timings by `TIMINGS`.
-        floors: the numbers of trivial baselines, by table.
+        baselines: the numbers of trivial baselines, by table.
         scale: of the models; empty if they are of none.
     """
 
     cells: Mapping[str, Cells]
-    floors: Mapping[str, Floors]
+    baselines: Mapping[str, Baselines]
     scale: str = ""
     _judged: dict[str, JudgedTable] = field(default_factory=dict, repr=False)
 
     def table(self, name: str) -> JudgedTable:
         """Return a table with all its differences."""
         if name not in self._judged:
-            cells, floors = self.cells.get(name, {}), self.floors.get(name, {})
-            self._judged[name] = JudgedTable(TABLES[name], cells, floors)
+            cells, baselines = self.cells.get(name, {}), self.baselines.get(name, {})
+            self._judged[name] = JudgedTable(TABLES[name], cells, baselines)
         return self._judged[name]
 
     @cached_property

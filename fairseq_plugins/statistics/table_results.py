@@ -21,7 +21,7 @@ from fairseq_plugins.records.results import Result, Say, mismatch, other_data, r
 from fairseq_plugins.records.runs import LOCAL, Run, Study
 from fairseq_plugins.statistics.claims import without_needless
 from fairseq_plugins.statistics.comparisons import Cells
-from fairseq_plugins.statistics.judged import Floors, JudgedTable
+from fairseq_plugins.statistics.judged import Baselines, JudgedTable
 from fairseq_plugins.statistics.numbers import Numbers
 from fairseq_plugins.statistics.series import with_derived
 from fairseq_plugins.statistics.timings import Content, read_timings
@@ -303,12 +303,12 @@ def numbers_by_scale(
 ) -> dict[str, Numbers]:
     """Collect by scale the numbers that claims are judged by; studies are no part of them."""
     cells: dict[str, dict[str, Cells]] = {}
-    floors: dict[str, dict[str, Floors]] = {}
+    baselines: dict[str, dict[str, Baselines]] = {}
     for one in tables:
         if one.study is None:
             known = with_derived(one.table, one.shown, one.judged.cells)
             cells.setdefault(one.scale, {})[one.table.name] = known
-            floors.setdefault(one.scale, {})[one.table.name] = one.judged.floors
+            baselines.setdefault(one.scale, {})[one.table.name] = one.judged.baselines
     for device, found in timings.items():
         if found:
             cells.setdefault(device, {})[TIMINGS] = {
@@ -317,7 +317,7 @@ def numbers_by_scale(
                 }
                 for one in found
             }
-    return {scale: Numbers(own, floors.get(scale, {}), scale) for scale, own in cells.items()}
+    return {scale: Numbers(own, baselines.get(scale, {}), scale) for scale, own in cells.items()}
 
 
 def read_numbers(

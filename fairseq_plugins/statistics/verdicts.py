@@ -54,7 +54,7 @@ class Verdict:
         estimate: the effect; of several comparisons the least favourable, or the one that
             contradicts. None if not run.
         unit: of the effect: "%" for ratios, "r" for correlations, "x" for speed.
-        missing: the rows or floors that are missing, or why the numbers decide nothing.
+        missing: the rows or baselines that are missing, or why the numbers decide nothing.
         enough: for an undecided claim, the number of seeds that would decide if effect and spread
             stay as measured.
         found: what a computation found, for a claim that needs no model.
@@ -118,7 +118,7 @@ def judge(claim: Claim, numbers: Numbers) -> Verdict:
     if reason := _untested(claim.evidence, numbers.scale):
         return Verdict(Word.UNTESTED, missing=reason)
     verdict = _measured(claim.evidence, numbers)
-    if verdict.word != Word.NOT_RUN and (reason := _at_floor(claim.evidence, numbers)):
+    if verdict.word != Word.NOT_RUN and (reason := _below_baselines(claim.evidence, numbers)):
         return Verdict(Word.UNTESTED, missing=reason)
     return verdict
 
@@ -132,7 +132,7 @@ def _measured(evidence: Evidence, numbers: Numbers) -> Verdict:
         case Speed():
             return _speed(evidence, numbers)
         case Floor():
-            return _floor(evidence, numbers)
+            return _against_baseline(evidence, numbers)
         case Threshold():
             return _threshold(evidence, numbers)
         case Computed():
@@ -295,12 +295,12 @@ def _speed(evidence: Speed, numbers: Numbers) -> Verdict:
     return Verdict(word_of(speed, "above", evidence.at_least), speed, "x", 3)
 
 
-def _floor(evidence: Floor, numbers: Numbers) -> Verdict:
+def _against_baseline(evidence: Floor, numbers: Numbers) -> Verdict:
     rows = rows_of(numbers.cells.get(evidence.table, {}), evidence.attention, evidence.metric)
-    value = numbers.floors.get(evidence.table, {}).get(evidence.metric, {}).get(evidence.floor)
+    value = numbers.baselines.get(evidence.table, {}).get(evidence.metric, {}).get(evidence.floor)
     where = f"{TABLES[evidence.table].source}, {evidence.attention} attention"
     missing = [_missing([evidence.row], rows, where)]
-    missing += [] if value is not None else [f"floor `{evidence.floor}` of {where}"]
+    missing += [] if value is not None else [f"baseline `{evidence.floor}` of {where}"]
     if any(missing) or value is None:
         return Verdict(Word.NOT_RUN, missing="; ".join(filter(None, missing)))
     found = above(rows[evidence.row], value, pooled_spread(rows.values()))
@@ -330,7 +330,7 @@ def _computed(evidence: Computed) -> Verdict:
     return Verdict(Word.CONFIRMED if finding.holds else Word.CONTRADICTED, found=finding.text)
 
 
-def _at_floor(evidence: Evidence, numbers: Numbers) -> str:
+def _below_baselines(evidence: Evidence, numbers: Numbers) -> str:
     """Say that no row beats the best trivial baseline of a metric; empty if one does."""
     match evidence:
         case Comparison() | Threshold():
@@ -340,7 +340,7 @@ def _at_floor(evidence: Evidence, numbers: Numbers) -> str:
         case _:
             return ""
     attention = evidence.attention
-    why = numbers.table(table).no_row_above_floor(attention, TABLES[table].column(metric))
+    why = numbers.table(table).no_row_above_baseline(attention, TABLES[table].column(metric))
     return f"{TABLES[table].source}, {attention} attention: {why}" if why else ""
 
 

@@ -81,9 +81,8 @@ def test_a_row_that_is_no_better_than_a_floor_is_named():
     for floor, named in [(79.1, "rope, xl"), (80.0, "rope"), (90.0, "")]:
         floors = {COLUMN.metric: {"uniform": 760.0, "unigram": floor}}
         said = compare(["rope", "xl"], "linear", TABLE_2, both, floors).text()
-        found = (
-            f"No better than the floor *unigram* ({floor:.2f}), a model without context: {named}."
-        )
+        baseline = f"the baseline *unigram* ({floor:.2f}), a model without context"
+        found = f"No better than {baseline}: {named}."
         assert (found in said) if named else "No better" not in said
 
 

@@ -198,7 +198,7 @@ def test_a_floor_is_a_number_without_seeds():
     assert word(floor, numbers(value, none=(400.0, 401.0))) == "contradicted"
     near = judge(claim(floor), numbers(value, none=(298.0, 301.0, 297.5)))
     assert near.word == "undecided" and near.enough > 3
-    assert "floor `unigram`" in judge(claim(floor), numbers(none=(70.0,))).missing
+    assert "baseline `unigram`" in judge(claim(floor), numbers(none=(70.0,))).missing
 
 
 def test_speeds_are_judged_on_average():

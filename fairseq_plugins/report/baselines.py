@@ -5,20 +5,20 @@ from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers.tables import Column
 from fairseq_plugins.statistics.comparisons import mean
 from fairseq_plugins.statistics.inference import SIGNIFICANT, holm, p_of_share
-from fairseq_plugins.statistics.judged import JudgedTable, best_floor
+from fairseq_plugins.statistics.judged import JudgedTable, best_baseline
 
 
 def _over_examples(judged: JudgedTable, attention: str) -> str:
     """Count the rows above each baseline by a test over examples; "" without rows."""
-    examples, floors = judged.examples, judged.floors
-    columns = [c for c in judged.table.columns if c.metric in examples and c.metric in floors]
+    examples, baselines = judged.examples, judged.baselines
+    columns = [c for c in judged.table.columns if c.metric in examples and c.metric in baselines]
     rows = {column.metric: judged.rows(attention, column.metric) for column in columns}
-    names = dict.fromkeys(name for column in columns for name in floors[column.metric])
+    names = dict.fromkeys(name for column in columns for name in baselines[column.metric])
     p_values = {
         (name, metric, row): p_of_share(mean(seeds.values()), examples[metric], value)
         for name in names
         for metric, found in rows.items()
-        if (value := floors[metric].get(name)) is not None
+        if (value := baselines[metric].get(name)) is not None
         for row, seeds in found.items()
     }
     if not p_values:
@@ -37,26 +37,26 @@ def _over_examples(judged: JudgedTable, attention: str) -> str:
 
 def _margin(judged: JudgedTable, attention: str, column: Column) -> str:
     """Format the lead of the best row's mean over the best baseline."""
-    floor, rows = best_floor(column, judged.floors), judged.rows(attention, column.metric)
-    if floor is None or not rows:
+    baseline, rows = best_baseline(column, judged.baselines), judged.rows(attention, column.metric)
+    if baseline is None or not rows:
         return DASH
     sign = 1 if column.higher_is_better else -1
-    by = max(sign * (mean(seeds.values()) - floor[1]) for seeds in rows.values())
+    by = max(sign * (mean(seeds.values()) - baseline[1]) for seeds in rows.values())
     return f"{by:+z.{column.digits}f}"
 
 
-def floors_section(judged: JudgedTable) -> list[Section]:
+def baselines_section(judged: JudgedTable) -> list[Section]:
     """Return the section on baselines; [] if the data has none."""
-    table, floors = judged.table, judged.floors
-    if not floors:
+    table, baselines = judged.table, judged.baselines
+    if not baselines:
         return []
-    columns = [column for column in table.columns if column.metric in floors]
-    names = dict.fromkeys(name for column in columns for name in floors[column.metric])
+    columns = [column for column in table.columns if column.metric in baselines]
+    names = dict.fromkeys(name for column in columns for name in baselines[column.metric])
     lines = [
         [
             name,
             *(
-                f"{floors[c.metric][name]:.{c.digits}f}" if name in floors[c.metric] else DASH
+                f"{baselines[c.metric][name]:.{c.digits}f}" if name in baselines[c.metric] else DASH
                 for c in columns
             ),
         ]
@@ -73,7 +73,7 @@ def floors_section(judged: JudgedTable) -> list[Section]:
     notes = [
         f"**{table.name_of(attention).capitalize()}**: {'; '.join(lost)}."
         for attention in table.attentions
-        if (lost := [t for c in columns if (t := judged.no_row_above_floor(attention, c))])
+        if (lost := [t for c in columns if (t := judged.no_row_above_baseline(attention, c))])
     ]
     summary = "Measured on the same examples, from the training data alone."
     page = markdown_table(["", *(column.label for column in columns)], lines, left=1)

@@ -9,11 +9,11 @@ from fairseq_plugins.papers.bert import BERT_SQUAD_TABLE
 from fairseq_plugins.papers.claims import Claim, Comparison
 from fairseq_plugins.papers.lrpe import PERPLEXITIES, TABLE_2, TABLE_3, TABLE_8
 from fairseq_plugins.records.data import DataDescription
-from fairseq_plugins.report.floors import floors_section
+from fairseq_plugins.report.baselines import baselines_section
 from fairseq_plugins.report.render import render
 from fairseq_plugins.statistics.comparisons import gather
 from fairseq_plugins.statistics.inference import above
-from fairseq_plugins.statistics.judged import JudgedTable, best_floor, floors_of
+from fairseq_plugins.statistics.judged import JudgedTable, baselines_of, best_baseline
 from fairseq_plugins.statistics.numbers import Numbers
 from fairseq_plugins.statistics.verdicts import Word, judge
 
@@ -42,13 +42,13 @@ def made(make_result):
 
 
 def test_floors_of_a_language_model_are_word_frequencies(made):
-    floors = floors_of(TABLE_2, made(80.0, 70.0))
+    floors = baselines_of(TABLE_2, made(80.0, 70.0))
     assert floors == {"valid_ppl": {"unigram": 250.0}, "test_ppl": {"unigram": 256.0}}
     data = DataDescription.model_validate({"floors": UNIGRAM})
-    assert EXPERIMENTS[TABLE_8.experiment].floors(data, "mini")["valid_loss"][
+    assert EXPERIMENTS[TABLE_8.experiment].baselines(data, "mini")["valid_loss"][
         "unigram"
     ] == pytest.approx(7.966, abs=1e-3)
-    assert floors_of(TABLE_2, made(80.0, 70.0, None)) == {}
+    assert baselines_of(TABLE_2, made(80.0, 70.0, None)) == {}
 
 
 def test_floors_that_only_later_results_have_are_there_too(make_result):
@@ -61,7 +61,7 @@ def test_floors_that_only_later_results_have_are_there_too(make_result):
 
     older, newer = {"bag of words": 52.6}, {"bag of words": 52.5, "shared words": 71.6}
     for results in ([older, newer], [newer, older]):
-        found = floors_of(TABLE_3, [result("base", one) for one in results])
+        found = baselines_of(TABLE_3, [result("base", one) for one in results])
         assert found["QNLI"] == {"bag of words": 52.5, "shared words": 71.6}
         assert found["average"]["the best for each task"] == 71.6
 
@@ -103,7 +103,7 @@ def test_a_claim_needs_a_row_that_is_better_than_its_floor(made):
     for values, word in (((80.0, 70.0), Word.CONFIRMED), ((300.0, 280.0), Word.UNTESTED)):
         results = made(*values)
         cells = {"table2": gather(results, PERPLEXITIES)}
-        numbers = Numbers(cells, {"table2": floors_of(TABLE_2, results)})
+        numbers = Numbers(cells, {"table2": baselines_of(TABLE_2, results)})
         verdict = judge(Claim("one", "A paper", "Table 1", "it is so", lower), numbers)
         assert verdict.word == word
         assert ("unigram" in verdict.missing) == (word == Word.UNTESTED)
@@ -120,18 +120,18 @@ def test_floors_of_glue_are_by_column_and_on_average():
         "data/glue/SST-2": task(52.0, 80.0),
     }
     data = DataDescription.model_validate({"floors": floors})
-    found = EXPERIMENTS["lrpe_glue"].floors(data, "mini")
+    found = EXPERIMENTS["lrpe_glue"].baselines(data, "mini")
     assert found["SST-2"] == {"majority class": 52.0, "bag of words": 80.0}
     best = "the best for each task"
     assert found["average"] == {"majority class": 50.5, "bag of words": 65.0, best: 65.0}
     assert "MNLI-mm" not in found
     floors["data/glue/QNLI"]["valid"]["shared words"] = {"accuracy": 72.0}
     floors["data/glue/QQP"]["valid"]["bag of words"] = {"accuracy": 40.0}
-    found = EXPERIMENTS["lrpe_glue"].floors(
+    found = EXPERIMENTS["lrpe_glue"].baselines(
         DataDescription.model_validate({"floors": floors}), "mini"
     )
     assert found["average"]["bag of words"] == 60.0
-    assert best_floor(TABLE_3.columns[-1], found) == (best, (72.0 + 50.0 + 60.0 + 80.0) / 4)
+    assert best_baseline(TABLE_3.columns[-1], found) == (best, (72.0 + 50.0 + 60.0 + 80.0) / 4)
 
 
 def test_rows_are_judged_over_examples_where_a_column_is_a_share_of_them(make_result):
@@ -142,11 +142,11 @@ def test_rows_are_judged_over_examples_where_a_column_is_a_share_of_them(make_re
         results.append({**result, "metrics": {"QNLI": value, "average": value}})
     floors = {"QNLI": {"majority class": 50.0, "bag of words": 56.0}, "average": {"other": 50.0}}
     cells = gather(results, TABLE_3.columns)
-    (section,) = floors_section(JudgedTable(TABLE_3, cells, floors, {"QNLI": 1000}))
+    (section,) = baselines_section(JudgedTable(TABLE_3, cells, floors, {"QNLI": 1000}))
     page = section.text
     assert "| linear: rows better than | QNLI |" in page
     assert "| majority class | 1 of 2 |" in page and "| bag of words | 0 of 2 |" in page
-    (section,) = floors_section(JudgedTable(TABLE_3, cells, floors, {}))
+    (section,) = baselines_section(JudgedTable(TABLE_3, cells, floors, {}))
     assert "rows better than" not in section.text
 
 
@@ -171,11 +171,11 @@ def test_floors_and_examples_are_of_the_part_that_a_scale_measures():
         {"floors": {"data/glue/MNLI": floors}, "splits": {"data/glue/MNLI": sizes}}
     )
     bert, lrpe = EXPERIMENTS["bert_glue"], EXPERIMENTS["lrpe_glue"]
-    assert bert.floors(data, "small")["MNLI"] == {"majority class": 36.0}
-    assert bert.floors(data, "paper")["MNLI"] == {"majority class": 33.0}
+    assert bert.baselines(data, "small")["MNLI"] == {"majority class": 36.0}
+    assert bert.baselines(data, "paper")["MNLI"] == {"majority class": 33.0}
     assert [bert.examples(data, scale)["MNLI"] for scale in ("small", "paper")] == [500, 900]
-    assert "MNLI-mm" not in lrpe.floors(data, "small") | lrpe.examples(data, "small")
-    assert lrpe.floors(data, "paper")["MNLI-mm"] == {"majority class": 33.0}
+    assert "MNLI-mm" not in lrpe.baselines(data, "small") | lrpe.examples(data, "small")
+    assert lrpe.baselines(data, "paper")["MNLI-mm"] == {"majority class": 33.0}
 
 
 def test_answering_nothing_is_the_floor_of_squad_with_unanswerable_questions():
@@ -185,7 +185,7 @@ def test_answering_nothing_is_the_floor_of_squad_with_unanswerable_questions():
             "splits": {"v2": {"valid": {"questions": 7, "answers": {"questions": 3}}}},
         }
     )
-    floors = EXPERIMENTS[BERT_SQUAD_TABLE.experiment].floors(data, "mini")
+    floors = EXPERIMENTS[BERT_SQUAD_TABLE.experiment].baselines(data, "mini")
     assert floors == {m: {"answers nothing": 57.1429} for m in ("v2_f1", "v2_exact")}
 
 
@@ -202,7 +202,7 @@ def test_floors_of_squad_are_of_both_versions():
             },
         }
     )
-    floors = EXPERIMENTS[BERT_SQUAD_TABLE.experiment].floors(data, "mini")
+    floors = EXPERIMENTS[BERT_SQUAD_TABLE.experiment].baselines(data, "mini")
     assert floors["v1_f1"] == {"the whole text": 7.0} and floors["v1_exact"]["the whole text"] == 0
     assert floors["v2_f1"] == {"answers nothing": 25.0, "the whole text": 5.0}
 
