@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.records.recipe import total_batch
+from fairseq_plugins.records.recipe import hydra_word, total_batch
 
 GPUS_PER_NODE = 8
 # Below the ports that Linux assigns, from 32768 on.
@@ -55,7 +55,7 @@ def spread(recorded: Mapping[str, Any], devices: int) -> dict[str, Any]:
         settings["dataset.batch_size"] = batch_size
     return {
         **settings,
-        "optimization.update_freq": (share // batch_size,),
+        "optimization.update_freq": [share // batch_size],
         "distributed_training.distributed_world_size": devices,
     }
 
@@ -66,27 +66,16 @@ def run_group(devices: Devices) -> str:
     return f"run={'slurm' if devices.srun else 'node8' if is_node else 'local'}"
 
 
-def placement(folder: Path, devices: Devices, layout: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of devices and folder, in the order of a command.
+def placement(folder: Path, devices: Devices, layout: Mapping[str, Any]) -> list[str]:
+    """Return the Hydra overrides of devices and folder.
 
     Slurm may put two jobs on a node, so each job has a port of its own. layout: as of `spread`.
     """
     port = _FIRST_PORT + devices.job % _PORTS
     has_port = devices.srun and devices.job
-    return {
-        **({"distributed_training.distributed_port": port} if has_port else {}),
-        "common.cpu": not devices.gpus,
-        **layout,
-        "checkpoint.save_dir": folder.as_posix(),
-    }
-
-
-def as_overrides(settings: Mapping[str, Any]) -> list[str]:
-    """Return settings as Hydra overrides."""
-
-    def word(value: Any) -> str:
-        if isinstance(value, tuple):
-            return f"[{','.join(map(word, value))}]"
-        return str(value).lower() if isinstance(value, bool) else str(value)
-
-    return [f"{key}={word(value)}" for key, value in settings.items()]
+    return [
+        *([f"distributed_training.distributed_port={port}"] if has_port else []),
+        f"common.cpu={'false' if devices.gpus else 'true'}",
+        *(f"{key}={value}" for key, value in layout.items()),
+        f"checkpoint.save_dir={hydra_word(folder.as_posix())}",
+    ]

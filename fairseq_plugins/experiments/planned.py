@@ -1,7 +1,7 @@
 """Planned runs: their trainings, configurations, data and commands."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from fairseq_plugins.common.provenance import describe_all, missing_data
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.experiments import experiment_of
 from fairseq_plugins.experiments.base import Experiment, Step
-from fairseq_plugins.experiments.devices import Devices, as_overrides, placement, run_group, spread
+from fairseq_plugins.experiments.devices import Devices, placement, run_group, spread
 from fairseq_plugins.experiments.rows import BASE, encoding_of, has_file
 from fairseq_plugins.experiments.training import (
     FINETUNE,
@@ -21,7 +21,7 @@ from fairseq_plugins.experiments.training import (
     default_checkpoint,
 )
 from fairseq_plugins.papers import PUBLISHED, TABLES
-from fairseq_plugins.records.recipe import hydra_word, record_changed
+from fairseq_plugins.records.recipe import hydra_word, record
 from fairseq_plugins.records.runs import Run
 
 
@@ -188,27 +188,24 @@ def plan_run(
 def _training(
     configs: Path, run: Run, variant: Variant, folder: Path, devices: Devices
 ) -> Training:
-    # Composing is slow, so it is done once for all attentions and seeds of a row, and for all rows
-    # that differ in the encoding alone.
-    first = replace(run, attention="vanilla", seed=1)
-    base = replace(first, row=BASE)
+    base = _selection(configs, replace(run, row=BASE), variant)
     # The total batch of a scale is the same for all rows.
-    layout = spread(_record(configs, base, variant, Devices(0), {}), max(1, devices.gpus))
-    encoding = encoding_of(configs, run.row) if encoding_of(configs, BASE) else None
-    changes = placement(base.folder, devices, layout)
-    if encoding:
-        changes["model.position_encoding"] = encoding
-    composed = _record(configs, base if encoding else first, variant, devices, changes)
+    whole = _record(configs, variant, [*base, run_group(Devices(0)), *variant.overrides])
     rate = variant.learning_rate
-    overrides = (
-        *_selection(configs, run, variant),
+    own = (
         run_group(devices),
-        *as_overrides(placement(folder, devices, layout)),
+        *placement(folder, devices, spread(whole, max(1, devices.gpus))),
         *variant.overrides,
         *(() if rate is None else (f"optimization.lr=[{rate:g}]",)),
     )
-    config = _set(composed, run, variant, folder)
-    data = _data_elsewhere(run, Path(composed["task"]["data"]))
+    selection = _selection(configs, run, variant)
+    # Composing is slow, so rows that differ in the encoding alone share the composition of Base.
+    encoding = encoding_of(configs, run.row) if encoding_of(configs, BASE) else None
+    shared = [*base, f"model.position_encoding={encoding}"] if encoding else selection
+    config = _record(configs, variant, [*shared, *own])
+    config["checkpoint"] = {**config["checkpoint"], "save_dir": _shown(folder)}
+    overrides = (*selection, *own)
+    data = _data_elsewhere(run, Path(config["task"]["data"]))
     if data is not None:
         overrides += (f"task.data={hydra_word(data.as_posix())}",)
         config["task"] = {**config["task"], "data": _shown(data)}
@@ -230,12 +227,9 @@ def _data_elsewhere(run: Run, own: Path) -> Path | None:
     return folder / own.relative_to("data")
 
 
-def _record(
-    configs: Path, run: Run, variant: Variant, devices: Devices, changes: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the recorded configuration of a training with some settings changed."""
-    overrides = (*_selection(configs, run, variant), run_group(devices), *variant.overrides)
-    return record_changed(configs.resolve(), variant.recipe, overrides, tuple(changes.items()))
+def _record(configs: Path, variant: Variant, overrides: Sequence[str]) -> dict[str, Any]:
+    """Return the recorded configuration of a training, whose sections may be replaced."""
+    return {**record(configs.resolve(), variant.recipe, tuple(overrides))}
 
 
 def _selection(configs: Path, run: Run, variant: Variant) -> list[str]:
@@ -253,20 +247,3 @@ def _selection(configs: Path, run: Run, variant: Variant) -> list[str]:
         f"common.seed={run.seed}",
         *(run.study.overrides if run.study else ()),
     ]
-
-
-def _set(config: Mapping[str, Any], run: Run, variant: Variant, folder: Path) -> dict[str, Any]:
-    """Set attention, seed, learning rate and folder in a row's composed configuration."""
-    optimization = dict(config["optimization"])
-    if variant.learning_rate is not None:
-        optimization["lr"] = [variant.learning_rate]
-    attention = experiment_of(run.table).attention(run.attention)
-    if unknown := attention.keys() - config["model"].keys():
-        raise ValueError(f"{variant.recipe}.yaml must have model.{min(unknown)} to be set.")
-    return {
-        **config,
-        "model": {**config["model"], **attention},
-        "optimization": optimization,
-        "common": {**config["common"], "seed": run.seed},
-        "checkpoint": {**config["checkpoint"], "save_dir": _shown(folder)},
-    }

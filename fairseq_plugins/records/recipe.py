@@ -17,6 +17,7 @@ from hydra import compose, initialize_config_dir
 from hydra.conf import HydraConf
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -90,22 +91,37 @@ def hydra_word(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+def parse_setting(override: str) -> tuple[str, Any]:
+    """Return the key and the value of a Hydra override, which is the same for 1e-3 and 0.001."""
+    parsed = OverridesParser.create().parse_override(override)
+    return parsed.key_or_group, parsed.value()
+
+
 @functools.cache
-def record_changed(
-    configs: Path, recipe: str, overrides: tuple[str, ...], changes: tuple[tuple[str, Any], ...]
-) -> dict[str, Any]:
-    """Return the record of a recipe as plain data, without absolute paths, with some changes.
+def record(configs: Path, recipe: str, overrides: tuple[str, ...]) -> dict[str, Any]:
+    """Return the record of a recipe as plain data, without absolute paths.
 
     The recipe is what `fairseq-hydra-train --config-dir configs --config-name recipe overrides`
-    composes; the changes are set after its composition.
+    composes.
 
-    All changes of a recipe with its overrides share one composition, which takes as long as a
+    All records of a recipe with the same groups share one composition, which takes as long as a
     hundred records. Results are cached and share values: do not change them. configs: an absolute
-    path. changes: dotted keys and values, lists as tuples; no group may follow from them.
+    path.
 
     Raises hydra.errors.HydraException: a group, name or key does not exist.
     """
-    return _compose_once(configs, recipe, overrides).record(changes)
+    settings = {word: _SETTING.match(word) for word in overrides}
+    groups = tuple(word for word, setting in settings.items() if not setting)
+    composition = _compose_once(configs, recipe, groups)
+    changes = [_cached_setting(word) for word, setting in settings.items() if setting]
+    try:
+        return composition.record(changes)
+    except (OmegaConfBaseException, KeyError):  # Hydra's error names the override
+        return _compose_once(configs, recipe, overrides).record(())
+
+
+_SETTING = re.compile(rf"({'|'.join(SECTIONS)})\.\w+=")
+_cached_setting = functools.cache(parse_setting)
 
 
 @dataclass(frozen=True)
@@ -161,7 +177,7 @@ class _Composition:
         changed = [(section, name) for section, _, name in (k.partition(".") for k, _ in changes)]
         try:
             for key, value in changes:
-                OmegaConf.update(self.config, key, list(value) if type(value) is tuple else value)
+                OmegaConf.update(self.config, key, value)
             with _known_to_hydra(self.settings):
                 for section, name in self.affected(changed):
                     record[section][name] = _plain(self.config[section][name])

@@ -20,7 +20,7 @@ from fairseq_plugins.experiments.rows import BASE, has_file
 from fairseq_plugins.experiments.training import FINETUNE, PretrainedModel, Training, Variant
 from fairseq_plugins.glue.tasks import HELD_OUT, GlueTask
 from fairseq_plugins.records.logs import read_training, read_validated
-from fairseq_plugins.records.recipe import hydra_word, record_changed
+from fairseq_plugins.records.recipe import hydra_word, record
 from fairseq_plugins.runner.checkpoints import find_restart
 from fairseq_plugins.runner.commands import run_command
 from fairseq_plugins.runner.launcher import Launcher
@@ -167,7 +167,7 @@ class FineTuning:
             *overrides,
             f"checkpoint.save_dir={hydra_word(folder.as_posix())}",
         )
-        config = record_changed(configs.resolve(), recipe, words, ())
+        config = record(configs.resolve(), recipe, words)
         return Training(Variant(name, recipe), folder, words, config).with_sizes(self.start)
 
     def run(self, launcher: Launcher, progress: Progress, commit: str) -> dict[str, float]:

@@ -6,15 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
-
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.provenance import describe_data, different_folders, missing_data
 from fairseq_plugins.common.root import configs_folder, from_root, root_folder
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records import results
-from fairseq_plugins.records.recipe import hydra_word, record_changed
+from fairseq_plugins.records.recipe import hydra_word, parse_setting, record
 from fairseq_plugins.records.runs import Study
 from fairseq_plugins.runner.journal import Journal, written
 
@@ -84,7 +82,7 @@ def _described(args: argparse.Namespace, root: Path, table: Table) -> Study | No
     overrides = list(args.set)
     if args.updates:
         overrides.append(f"optimization.max_update={args.updates}")
-    keys = [_setting(override)[0] for override in overrides]
+    keys = [parse_setting(override)[0] for override in overrides]
     if twice := [key for key in dict.fromkeys(keys) if keys.count(key) > 1]:
         raise OptionError(
             f"`--set` and `--updates` must set {twice[0]} once, but do so "
@@ -103,14 +101,8 @@ def _task_of_data(args: argparse.Namespace, root: Path, table: Table) -> dict[st
     if not options or scale not in experiment.scales:
         return {}
     words = (f"{experiment.scale_group}={scale}",)
-    recipe = record_changed(configs_folder(root).resolve(), experiment.recipe, words, ())["task"]
+    recipe = record(configs_folder(root).resolve(), experiment.recipe, words)["task"]
     return {f"task.{key}": value for key, value in options.items() if value != recipe[key]}
-
-
-def _setting(override: str) -> tuple[str, Any]:
-    """Return the key and the value of a Hydra override, which is the same for 1e-3 and 0.001."""
-    parsed = OverridesParser.create().parse_override(override)
-    return parsed.key_or_group, parsed.value()
 
 
 def _recorded(root: Path, table: Table, name: str | None) -> list[_Recorded]:
@@ -164,7 +156,7 @@ def _check_same(recorded: Sequence[_Recorded], asked: Study, root: Path) -> None
 
 def _differences(root: Path, one: _Recorded, asked: Study) -> list[str]:
     """List the differences of a recorded study and another one, each "key: recorded -> other"."""
-    before, after = (dict(map(_setting, s.overrides)) for s in (one.study, asked))
+    before, after = (dict(map(parse_setting, s.overrides)) for s in (one.study, asked))
     reasons = [
         f"{key}: {before.get(key, _RECIPE)} -> {after.get(key, _RECIPE)}"
         for key in before | after

@@ -206,7 +206,7 @@ def test_spread(total, per_device, devices, expected):
     batch_size, update_freq = expected
     assert found == {
         "dataset.batch_size": batch_size,
-        "optimization.update_freq": (update_freq,),
+        "optimization.update_freq": [update_freq],
         "distributed_training.distributed_world_size": devices,
     }
 
@@ -214,7 +214,7 @@ def test_spread(total, per_device, devices, expected):
 def test_batches_that_are_counted_in_tokens_are_spread_whole():
     recorded = _batches(8, max_tokens=4400)
     found = [tuple(spread(recorded, devices).values()) for devices in (1, 2, 8)]
-    assert found == [((8,), 1), ((4,), 2), ((1,), 8)]
+    assert found == [([8], 1), ([4], 2), ([1], 8)]
     with pytest.raises(ValueError, match=r"`--gpus` must divide .* 8 batches per update"):
         spread(recorded, 3)
 
