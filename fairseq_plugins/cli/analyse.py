@@ -1,7 +1,6 @@
 """``fairseq-pe analyse``: measure and draw encodings, models and results."""
 
 import argparse
-import sys
 from types import ModuleType
 
 from fairseq_plugins.cli import (
@@ -39,7 +38,3 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 main = command(get_parser, lambda args: args.run(args), quiet=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,7 +3,6 @@
 import argparse
 import logging
 import re
-import sys
 import warnings
 from datetime import UTC, datetime
 from pathlib import Path
@@ -172,6 +171,3 @@ def _provenance(args: argparse.Namespace, request: Any) -> dict[str, Any]:
 
 
 main = command(get_parser, _run)
-
-if __name__ == "__main__":
-    sys.exit(main())

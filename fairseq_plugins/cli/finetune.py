@@ -1,7 +1,6 @@
 """``fairseq-pe finetune DATA --encoding rope``: fine-tuning of a published model."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from fairseq_plugins.common.errors import OptionError
@@ -76,6 +75,3 @@ def run(args: argparse.Namespace) -> None:
 
 
 main = command(get_parser, run, quiet=True, if_stopped="Stopped. The same command goes on.")
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -130,7 +130,3 @@ def _check_options(args: argparse.Namespace, *, is_paper: bool) -> None:
         set_folder("results", own)
         # The checkpoints may be on another disk.
         set_folder("checkpoints", root_folder("checkpoints") / LOCAL)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
