@@ -49,15 +49,6 @@ def take_part(corpus: Path, target: Path) -> None:
                 part.writelines(itertools.islice(lines, _OTHER_LINES))
 
 
-def languages(folder: Path) -> tuple[str, str] | None:
-    """Return the source and target language of a folder; None if it is not for translation."""
-    index = next(folder.glob(f"{_TRAIN}.*-*.*.idx"), None)
-    if index is None:
-        return None
-    source, target = index.name.split(".")[1].split("-")
-    return source, target
-
-
 def fill_dictionary(path: Path, entries: int) -> None:
     """Pad a dictionary to a number of entries with words that no text has."""
     lines = path.read_text(encoding="utf-8").splitlines()

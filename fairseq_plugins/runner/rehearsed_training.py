@@ -20,7 +20,7 @@ from fairseq_plugins.runner.commands import executable, run_command
 from fairseq_plugins.runner.cost_estimates import vocabulary_of
 from fairseq_plugins.runner.launcher import Launcher, ProcessLauncher
 from fairseq_plugins.runner.rehearsal import GIB, count_parameters, memory_of
-from fairseq_plugins.runner.rehearsed_data import fill_dictionary, find_corpus, languages, take_part
+from fairseq_plugins.runner.rehearsed_data import fill_dictionary, find_corpus, take_part
 
 UPDATES = 2
 MOST_PROCESSES, LEAST_PROCESSES = 8, 2  # as on the papers' GPUs; half of them resume
@@ -134,14 +134,13 @@ def train(root: Path, rehearsed: RehearsedTraining, launcher: Launcher | None = 
     (root / folder).mkdir(parents=True)
     log, checkpoint = root / folder / "train.log", folder / LAST
     text = _make_data(root, rehearsed, data, launch, log)
-    pair = languages(root / data)
-    task = (f"task.source_lang={pair[0]}", f"task.target_lang={pair[1]}") if pair else ()
+    task = planned.experiment.task_of(root / data)
 
     def update(last: int, processes: int) -> float:
         overrides = (
             *training.overrides,
             *_ON_A_CPU,
-            *task,
+            *(f"task.{key}={hydra_word(value)}" for key, value in task.items()),
             *_together(processes),
             f"task.data={hydra_word(data.as_posix())}",
             f"checkpoint.save_dir={hydra_word(folder.as_posix())}",
