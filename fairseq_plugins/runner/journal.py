@@ -9,6 +9,7 @@ from typing import Any
 
 from fairseq_plugins.common.files import read_object, write_json
 
+JOURNAL = "run.json"  # in a run's folder
 _OF_A_STUDY = {"name", "overrides", "data", "scale"}
 JOURNAL_SECONDS = 5.0  # most time that is not counted when a run is killed
 
@@ -54,8 +55,8 @@ class Journal:
         job: number of the last Slurm job that began the run.
     """
 
-    def __init__(self, path: Path, config: dict[str, Any], data: dict[str, Any]) -> None:
-        self.path = path
+    def __init__(self, folder: Path, config: dict[str, Any], data: dict[str, Any]) -> None:
+        self.path = folder / JOURNAL
         self.content: dict[str, Any] = {
             "config": config,
             "data": data,
@@ -73,12 +74,12 @@ class Journal:
         self._written = time.monotonic()
 
     @classmethod
-    def read(cls, path: Path) -> "Journal | None":
-        """Read a journal; None if the file is missing or damaged, OSError if it is unreadable."""
-        content = read_object(path)
+    def read(cls, folder: Path) -> "Journal | None":
+        """Read a run's journal; None without one or if it is damaged, OSError if unreadable."""
+        content = read_object(folder / JOURNAL)
         if content is None or not {"config", "data"} <= content.keys():
             return None
-        journal = cls(path, content["config"], content["data"])
+        journal = cls(folder, content["config"], content["data"])
         journal.content |= content
         return journal if _is_valid(journal.content) else None
 

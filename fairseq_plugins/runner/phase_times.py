@@ -56,7 +56,7 @@ def phases_of(root: Path, planned: PlannedRun) -> dict[str, float] | None:
 
     The start is the time of the training commands that is not in their logs.
     """
-    journal = Journal.read(root / planned.run.folder / "run.json")
+    journal = Journal.read(root / planned.run.folder)
     logs = [root / training.log for training in planned.trainings]
     if journal is None or not all(log.is_file() for log in logs):
         return None

@@ -24,7 +24,7 @@ from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner import checkpoints
 from fairseq_plugins.runner.commands import executable
 from fairseq_plugins.runner.interruption import STOP, Interruption, OutOfTime
-from fairseq_plugins.runner.journal import Journal
+from fairseq_plugins.runner.journal import JOURNAL, Journal
 from fairseq_plugins.runner.launcher import KILLED, Launcher
 from fairseq_plugins.runner.progress import EVALUATING, Progress
 from fairseq_plugins.runner.run_options import RunOptions
@@ -140,10 +140,9 @@ class RunExecution:
 
     def _open_folder(self) -> Journal:
         """Open the journal of a run to resume, or set its folder aside and begin anew."""
-        path = self.folder / "run.json"
-        journal = Journal.read(path)
+        journal = Journal.read(self.folder)
         reasons = (
-            self._reasons_to_start_anew(journal) if journal else ["its folder had no run.json"]
+            self._reasons_to_start_anew(journal) if journal else [f"its folder had no {JOURNAL}"]
         )
         if journal and not reasons:
             return journal
@@ -154,7 +153,7 @@ class RunExecution:
                 f"starts anew: {'; '.join(reasons[:3])}. The earlier training is in {aside.name}"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        return Journal(path, self.planned.config, self.data)
+        return Journal(self.folder, self.planned.config, self.data)
 
     def _reasons_to_start_anew(self, journal: Journal) -> list[str]:
         reasons = differences(journal.content["config"], self.planned.config)

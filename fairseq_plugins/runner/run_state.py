@@ -18,14 +18,9 @@ from fairseq_plugins.runner.run_options import Retention
 _MOST_NAMED = 3
 
 
-def read_journal(root: Path, planned: PlannedRun) -> Journal | None:
-    """Read a run's journal; None if it is missing or damaged."""
-    return Journal.read(root / planned.run.folder / "run.json")
-
-
 def is_being_replaced(root: Path, planned: PlannedRun) -> bool:
     """Return whether `--force` started a run after its result was written and it has not ended."""
-    journal = read_journal(root, planned)
+    journal = Journal.read(root / planned.run.folder)
     return (
         journal is not None
         and bool(journal.content["forced"])
@@ -85,7 +80,7 @@ def _has_model(root: Path, planned: PlannedRun, training: Training) -> bool:
     if not (root / training.checkpoint).exists():
         return False
     if checkpoints.last_was_deleted(folder, training.evaluated):
-        journal = read_journal(root, planned)
+        journal = Journal.read(root / planned.run.folder)
         return journal is not None and bool(journal.content["finished"])
     return checkpoints.has_reached(folder, training.max_update)
 

@@ -15,7 +15,7 @@ from fairseq_plugins.common.root import from_root, root_folder
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.recipe_files import fault_of
 from fairseq_plugins.records.submissions import RENDER, RunKey
-from fairseq_plugins.runner.journal import Journal, written
+from fairseq_plugins.runner.journal import JOURNAL, Journal, written
 from fairseq_plugins.runner.slurm_queue import Queued
 
 DONE, RUNNING, WAITING = "done", "running", "waiting"
@@ -90,7 +90,7 @@ class _Gathering:
     def statuses(self) -> list[Status]:
         """Return the statuses of all runs and pages, by table and scale."""
         results = (path.with_suffix("") for path in self.results.glob("*/*/*-s*.json"))
-        folders = (path.parent for path in self.checkpoints.glob("*/*/*/run.json"))
+        folders = (path.parent for path in self.checkpoints.glob(f"*/*/*/{JOURNAL}"))
         paths = (*results, *(one for one in folders if not one.name.endswith(".previous")))
         keys = {*self.jobs, *((p.parts[-3], p.parts[-2], p.parts[-1]) for p in paths)}
         states = [self._of_any_run(key) for key in sorted(keys)]
@@ -116,7 +116,7 @@ class _Gathering:
         names = {one.name for one in queued}
         waiting = [job for job in jobs if job["name"] in names]
         result = self.results / table / scale / f"{name}.json"
-        journal = Journal.read(folder / "run.json")
+        journal = Journal.read(folder)
         # A run that began after its result was written: with --force, or for its checkpoint.
         is_open = journal is not None and journal.is_open_after(result)
         if not is_open and _is_newer(result, waiting):
@@ -126,7 +126,7 @@ class _Gathering:
             return replace(status, state=DONE)
         status = replace(status, **_progress(folder))
         last = journal.content if journal and is_open else {}
-        if last.get("failed") and _is_newer(folder / "run.json", waiting):
+        if last.get("failed") and _is_newer(folder / JOURNAL, waiting):
             log = Path(os.path.normpath(folder / last["log"]))
             return self._failed(replace(status, reason=last["failed"]), log)
         return self._by_jobs(status, jobs)
@@ -224,7 +224,7 @@ def _progress(folder: Path) -> dict[str, Any]:
 
 def _planned(folder: Path, training: Path) -> tuple[int, int | None]:
     """Return the updates of all trainings before one, and of all; None if unknown."""
-    journal = Journal.read(folder / "run.json")
+    journal = Journal.read(folder)
     updates: dict[str, int] = journal.content["updates"] if journal else {}
     name = "" if training == folder else training.name
     before = itertools.takewhile(lambda other: other != name, updates)

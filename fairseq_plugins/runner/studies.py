@@ -14,7 +14,7 @@ from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records import results
 from fairseq_plugins.records.recipe import hydra_word, parse_setting, record
 from fairseq_plugins.records.runs import Study
-from fairseq_plugins.runner.journal import Journal, written
+from fairseq_plugins.runner.journal import JOURNAL, Journal, written
 
 _RECIPE = "the recipe's"  # of a setting or of data that a study leaves as they are
 
@@ -123,8 +123,8 @@ def _recorded(root: Path, table: Table, name: str | None) -> list[_Recorded]:
 
 def _in_journals(folder: Path, root: Path) -> Iterator[_Recorded]:
     """Read what the journals of a study's runs record, the newest first."""
-    for path in sorted(folder.glob("*/run.json"), key=written, reverse=True):
-        journal = Journal.read(path)
+    for path in sorted(folder.glob(f"*/{JOURNAL}"), key=written, reverse=True):
+        journal = Journal.read(path.parent)
         if journal and (study := Study.read(journal.content["study"])):
             one = replace(study, data=study.data and from_root(study.data, root))
             scale = journal.content["study"]["scale"]

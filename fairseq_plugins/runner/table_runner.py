@@ -14,6 +14,7 @@ from fairseq_plugins.records import results
 from fairseq_plugins.records.recipe_files import NewerResult, write_result
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.runner import checkpoints
+from fairseq_plugins.runner.journal import Journal
 from fairseq_plugins.runner.progress import DONE, FAILED, PRETRAINING, SKIPPED
 from fairseq_plugins.runner.run_execution import UNWRITTEN, RunContext, RunExecution, RunFailed
 from fairseq_plugins.runner.run_state import (
@@ -22,7 +23,6 @@ from fairseq_plugins.runner.run_state import (
     is_recorded,
     lacks_checkpoint,
     matching_result,
-    read_journal,
 )
 
 
@@ -173,7 +173,7 @@ class TableRunner:
 
     def _was_made_in_this_job(self, planned: PlannedRun) -> bool:
         """Return whether this Slurm job finished the run before it was requeued."""
-        journal = read_journal(self.root, planned)
+        journal = Journal.read(self.root / planned.run.folder)
         return (
             journal is not None
             and bool(journal.content["finished"])

@@ -40,7 +40,7 @@ def make_several(root, name, logs, updates):
     logs, updates: of each training, by its name.
     """
     folder = root / PLACE / name
-    journal = Journal(folder / "run.json", {}, {})
+    journal = Journal(folder, {}, {})
     journal.content["updates"] = updates
     journal.write()
     for age, (training, log) in enumerate(reversed(logs.items())):
@@ -203,7 +203,7 @@ def test_of_several_runs_in_a_job_one_that_failed_is_said_before_the_job_ends(tm
     pack, name = "base-linear-s1-and-1-more", "rope-linear-s1"
     submit(tmp_path, pack, 7, log="", runs=["base-linear-s1", name])
     folder = make(tmp_path, name, line(10, 1) + "ValueError: no")
-    Journal.read(folder / "run.json").fail("training ended with status 1", folder / "train.log")
+    Journal.read(folder).fail("training ended with status 1", folder / "train.log")
     running = Queued(7, f"table2-toy-{pack}", "RUNNING")
     one = states(tmp_path, running)[name]
     assert (one.state, one.reason) == ("failed", "training ended with status 1")
