@@ -21,6 +21,20 @@ from fairseq_plugins.encodings import (
 )
 from fairseq_plugins.encodings.base import Projection
 from fairseq_plugins.encodings.noise import draw_seed
+from fairseq_plugins.encodings.protocols import Repositions
+
+
+def draw_positions(
+    position_sampler: Repositions | None, positions: Tensor, *, training: bool
+) -> Tensor:
+    """Return the positions (any shape) that all encodings of a model see in one pass.
+
+    In training one of them may draw new ones at random, once for all layers and sequences.
+    """
+    if position_sampler is None or not training:
+        return positions
+    position_sampler.redraw(draw_seed())
+    return position_sampler.reposition(positions)
 
 
 def _reads_projections(part: PositionEncoding) -> bool:

@@ -12,6 +12,7 @@ from fairseq_plugins.encodings.base import (
     PositionEncoding,
 )
 from fairseq_plugins.encodings.compose import Compose, find_position_sampler
+from fairseq_plugins.encodings.protocols import Repositions
 from fairseq_plugins.encodings.registry import build_one, contexts_of, split_options
 
 
@@ -28,7 +29,7 @@ class ModelEncodings:
 
     inputs: list[PositionEncoding | None]
     layers: list[PositionEncoding | None]
-    position_sampler: PositionEncoding | None = None
+    position_sampler: Repositions | None = None
 
 
 def build_model_encodings(
@@ -63,11 +64,10 @@ def build_model_encodings(
                 f"a causal model cannot use the encoding {encoding.label!r}: "
                 f"{encoding.causal_refusal}. Another encoding or a bidirectional model would work."
             )
-    position_sampler = find_position_sampler(column[0] for column in columns)
     return ModelEncodings(
         [_compose([c[i] for c, at in embedding if i in at]) for i in range(num_layers)],
         [_compose([c[i] for c in attending]) for i in range(num_layers)],
-        position_sampler if isinstance(position_sampler, PositionEncoding) else None,
+        find_position_sampler(column[0] for column in columns),
     )
 
 

@@ -7,7 +7,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
-from fairseq_plugins.attention import base as attention_base
+from fairseq_plugins.attention.base import draw_positions
 from fairseq_plugins.attention.multihead import FairseqMultiheadAttention
 from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import (
@@ -184,14 +184,9 @@ def install_input_encodings(stack: Any, encodings: ModelEncodings) -> None:
 
 
 def sample_positions(stack: Any, positions: Positions) -> Positions:
-    """Return the positions that the encodings of a stack see.
-
-    In training they may be drawn at random, once for all layers and sentences.
-    """
-    if stack.position_sampler is None or not stack.training:
-        return positions
-    stack.position_sampler.redraw(attention_base.draw_seed())
-    return replace(positions, index=stack.position_sampler.reposition(positions.index))
+    """Return the positions that the encodings of a stack see; see ``draw_positions``."""
+    index = draw_positions(stack.position_sampler, positions.index, training=stack.training)
+    return replace(positions, index=index)
 
 
 def encode_layer_input(

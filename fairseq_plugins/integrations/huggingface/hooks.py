@@ -6,13 +6,13 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache
 
+from fairseq_plugins.attention.base import draw_positions
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.integrations.huggingface.cache import prepare_cache
 from fairseq_plugins.integrations.huggingface.passes import (
     PASS_KEYWORD,
     ForwardPass,
     resolve_positions,
-    sample_positions,
     to_padding_mask,
 )
 from fairseq_plugins.integrations.huggingface.settings import KEY
@@ -55,7 +55,7 @@ def before_model(
     at = ForwardPass(
         attentions=modules.attentions,
         inputs=dict(modules.encodings_of_inputs()),
-        positions=sample_positions(modules.position_sampler, positions, training=base.training),
+        positions=draw_positions(modules.position_sampler, positions, training=base.training),
         padding_mask=None if padding is None else padding[:, seen:],
         states=None if cache is None else cache.layers,
         documents=documents,

@@ -12,7 +12,6 @@ import transformers
 from torch import Tensor, nn
 
 from fairseq_plugins.attention import Attention, make_positions
-from fairseq_plugins.attention import base as attention_base
 from fairseq_plugins.attention.documents import Documents, attend_documents
 from fairseq_plugins.attention.positions import count_positions
 from fairseq_plugins.attention.shared import SharedPass
@@ -309,13 +308,3 @@ def _packed(given: Tensor, origin: int) -> tuple[Tensor, Documents]:
         )
     longest = documents.tokens.size(1)
     return count_positions(None, longest, given.device), documents
-
-
-def sample_positions(
-    position_sampler: PositionEncoding | None, positions: Tensor, *, training: bool
-) -> Tensor:
-    """Return the positions for the encodings; in training an encoding may draw them."""
-    if position_sampler is None or not training:
-        return positions
-    position_sampler.redraw(attention_base.draw_seed())  # type: ignore[operator]
-    return position_sampler.reposition(positions)  # type: ignore[operator]
