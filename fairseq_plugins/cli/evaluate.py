@@ -17,7 +17,6 @@ from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import PACKAGE
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.options import check_file, check_folder
-from fairseq_plugins.evaluation.adaptation_options import add_adaptation
 
 PROGRAM = "fairseq-pe evaluate"
 _HOME = PACKAGE.parent
@@ -54,6 +53,20 @@ def get_parser() -> argparse.ArgumentParser:
     text = "JSON file to write, with the provenance of the numbers"
     add("--output", type=new_file, metavar="FILE", help=text)
     return parser
+
+
+def add_adaptation(parser: argparse.ArgumentParser) -> None:
+    """Add `--encoding`, `--options` and `--grow-table`."""
+    add = parser.add_argument
+    text = "encoding in place of the model's own, as yarn for rope; it must have its "
+    text += "weights: nothing is trained"
+    add("--encoding", default="", metavar="NAME", help=text)
+    text = 'options of that encoding, as "factor=4"; the factor is by default the length over '
+    text += "that of the training"
+    add("--options", default="", metavar="WORDS", help=text)
+    text = "extend a learned table to each length, without training: copy its rows and draw the "
+    text += "others, interpolate between them, or derive all by Su's decomposition"
+    add("--grow-table", default="", metavar="HOW", help=text)
 
 
 def _run(args: argparse.Namespace) -> None:

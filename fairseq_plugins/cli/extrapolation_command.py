@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.cli.evaluate import add_adaptation
 from fairseq_plugins.common.errors import checkpoint_given_by
 from fairseq_plugins.common.option_types import factors, parse_seed
 from fairseq_plugins.data.options import check_file, check_folder
-from fairseq_plugins.evaluation.adaptation_options import add_adaptation
 
 LENGTHS, TOKENS = "1x,2x,4x,8x", 32768
 
