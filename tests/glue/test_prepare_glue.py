@@ -22,8 +22,8 @@ from fairseq_cli import preprocess
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe
 from fairseq_plugins.glue import official
-from fairseq_plugins.glue.generated import order, place, write_tasks
 from fairseq_plugins.glue.prepare import Options, find_files, main, prepare
+from fairseq_plugins.glue.prepare_generated import order, place, write_tasks
 from fairseq_plugins.glue.tasks import TASKS
 from fairseq_plugins.glue.write import kept_tokens
 
