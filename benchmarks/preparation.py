@@ -163,7 +163,7 @@ def _learn_by_tokenizers(text: Text) -> Timed:
 
 
 def _apply(text: Text) -> Timed:
-    split = Codes.read(text.codes).split
+    split = Codes(text.codes).split
     return lambda: [split(line) for line in text.tokens]
 
 

@@ -6,7 +6,6 @@
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from fairseq_plugins.common.dictionaries import PADDING, read_dictionary, read_lines
 from fairseq_plugins.common.errors import DataError
@@ -17,28 +16,27 @@ KNOWN_WORDS = 500_000  # cached words per process: about 130 MB
 
 
 class Codes:
-    """The byte-pair encoding of a codes file."""
+    """The byte-pair encoding of a codes file of subword-nmt.
 
-    def __init__(self, bpe: Any, merged: frozenset[str]) -> None:
-        self._bpe, self.merged = bpe, merged
-        self._split_word = functools.lru_cache(KNOWN_WORDS)(self._subwords_of)
+    Raises:
+        DataError: the file is damaged; the message names the line.
+    """
 
-    @classmethod
-    def read(cls, path: Path) -> "Codes":
-        """Read a codes file of subword-nmt; raise DataError naming file and line if damaged."""
+    def __init__(self, path: Path) -> None:
         from subword_nmt.apply_bpe import BPE
 
         lines = read_lines(path)
         if not lines or not lines[0].startswith("#version:"):
             raise DataError(f"{path}, line 1: codes of subword-nmt must begin with '#version:'")
-        merged = set()
+        self._merged = set()
         for number, line in enumerate(lines[1:], start=2):
             parts = line.split(" ")
             if len(parts) != 2 or not all(parts):
                 raise DataError(f"{path}, line {number}: must be two subwords, but is {line!r}")
-            merged.add("".join(parts))
+            self._merged.add("".join(parts))
         with path.open(encoding="utf-8", newline="\n") as merges:
-            return cls(BPE(merges), frozenset(merged))
+            self._bpe = BPE(merges)
+        self._split_word = functools.lru_cache(KNOWN_WORDS)(self._subwords_of)
 
     def split(self, tokens: str) -> str:
         """Split a line of words into subwords, with `@@` after all but a word's last."""
@@ -52,7 +50,7 @@ class Codes:
     def can_make(self, subword: str) -> bool:
         """Return whether a subword is a single character or the result of a merge."""
         text = subword.removesuffix(SEPARATOR)
-        return len(text) <= 1 or (text if text != subword else text + WORD_END) in self.merged
+        return len(text) <= 1 or (text if text != subword else text + WORD_END) in self._merged
 
 
 def join_pieces(line: str) -> str:
@@ -68,7 +66,7 @@ def check_codes(path: Path, dictionaries: Sequence[Path]) -> Codes:
     Raises:
         DataError: naming file and line of an entry of other codes.
     """
-    codes = Codes.read(path)
+    codes = Codes(path)
     for dictionary in dictionaries:
         for number, word in enumerate(read_dictionary(dictionary), start=1):
             if not word.startswith(PADDING) and not codes.can_make(word):

@@ -260,4 +260,4 @@ def tokeniser(language: str) -> LineFunction:
 
 def splitter(codes: Path) -> LineFunction:
     """Return the function that splits a line of tokens into subwords."""
-    return Codes.read(codes).split
+    return Codes(codes).split

@@ -32,7 +32,7 @@ def test_pieces_are_those_of_subword_nmt_and_join_again(tmp_path):
     codes = write_codes(tmp_path / "codes", TEXT)
     with codes.open(encoding="utf-8") as file:
         expected = BPE(file).process_line(OTHER.strip())
-    pieces = Codes.read(codes).split(OTHER)
+    pieces = Codes(codes).split(OTHER)
     assert pieces == expected != OTHER.strip()
     assert join_pieces(pieces) == OTHER.strip()
     assert join_pieces("ab@@ c d@@") == "abc d"
@@ -41,7 +41,7 @@ def test_pieces_are_those_of_subword_nmt_and_join_again(tmp_path):
 def test_words_are_split_alike_known_or_not(tmp_path, monkeypatch):
     monkeypatch.setattr("fairseq_plugins.data.codes.KNOWN_WORDS", 2)
     path = write_codes(tmp_path / "codes", TEXT)
-    codes, line = Codes.read(path), " the  cat,\u00a0at rats\u2028 that the cat \n"
+    codes, line = Codes(path), " the  cat,\u00a0at rats\u2028 that the cat \n"
     with path.open(encoding="utf-8") as file:
         expected = BPE(file).process_line(line.strip())
     assert [codes.split(line), codes.split(line)] == [expected, expected]
@@ -75,4 +75,4 @@ def test_codes_of_another_vocabulary_are_refused(tmp_path):
 def test_damaged_codes(content, message, tmp_path):
     (tmp_path / "codes").write_text(content)
     with pytest.raises(DataError, match=message):
-        Codes.read(tmp_path / "codes")
+        Codes(tmp_path / "codes")
