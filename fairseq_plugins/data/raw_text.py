@@ -1,9 +1,7 @@
 """Size of the raw text behind a split of a data folder."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import require_object
@@ -42,19 +40,16 @@ def read_raw_text(folder: Path, split: str, tokens: int) -> RawText:
         return RawText(why="the folder has no data.json")
     try:
         about = require_object(path)
-        return _read(about["raw"][split], about["splits"][split], tokens)
+        raw, data = about["raw"][split], about["splits"][split]
+        expected = data["words"] + data["lines"]
+        if expected != tokens:
+            return RawText(why=f"its data.json has {expected} tokens, but the split has {tokens}")
+        size = raw.get("bytes")
+        if size is None and raw["sha256"] == data["sha256"]:  # whole words: the text is the data
+            size = data["bytes"]
+        why = "" if size is not None else "its data.json is too old to record the bytes of the text"
+        return RawText(raw["words"] + data["lines"], size, data["unknown_words"], why)
     except KeyError as error:
         return RawText(why=f"its data.json lacks {error}")
     except TypeError as error:
         raise DataError(f"{path} is damaged: {error}") from error
-
-
-def _read(raw: Mapping[str, Any], data: Mapping[str, Any], tokens: int) -> RawText:
-    expected = data["words"] + data["lines"]
-    if expected != tokens:
-        return RawText(why=f"its data.json has {expected} tokens, but the split has {tokens}")
-    size = raw.get("bytes")
-    if size is None and raw["sha256"] == data["sha256"]:  # whole words: the text is the data
-        size = data["bytes"]
-    why = "" if size is not None else "its data.json is too old to record the bytes of the text"
-    return RawText(raw["words"] + data["lines"], size, data["unknown_words"], why)
