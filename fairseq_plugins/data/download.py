@@ -4,10 +4,10 @@ import hashlib
 import http.client
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 from fairseq_plugins.common.errors import OptionError, WorkError
+from fairseq_plugins.data.folders import report
 
 CHUNK_BYTES = 1 << 20
 TIMEOUT_SECONDS = 60
@@ -17,7 +17,6 @@ def download(
     url: str,
     target: Path,
     expected: str | None,
-    report: Callable[[str], None],
     algorithm: str = "md5",
     elsewhere: str = "--from DIR or --url URL take",
 ) -> Path:
@@ -29,7 +28,6 @@ def download(
         url: address of the file.
         target: path to write.
         expected: its checksum; None if none is published.
-        report: function that shows progress messages.
         algorithm: name of the hash function.
         elsewhere: options for local files, named in error messages.
     """
@@ -39,7 +37,7 @@ def download(
     part = target.with_name(target.name + ".part")
     if not target.exists():
         try:
-            _fetch(url, part, report)
+            _fetch(url, part)
         except (OSError, http.client.HTTPException) as error:
             raise WorkError(
                 f"{url} could not be downloaded ({error}); the same command resumes, and "
@@ -56,7 +54,7 @@ def download(
     return candidate.replace(target)
 
 
-def _fetch(url: str, part: Path, report: Callable[[str], None]) -> None:
+def _fetch(url: str, part: Path) -> None:
     """Append the missing part of a URL's content to a file."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})

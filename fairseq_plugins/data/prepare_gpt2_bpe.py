@@ -43,7 +43,7 @@ def prepare_tokenizer(
         for name in FILES:
             if source is None:
                 path = output.parent / "downloads" / "gpt2_bpe" / name
-                content = download(f"{url}/{name}", path, sums[name], report, "sha256").read_bytes()
+                content = download(f"{url}/{name}", path, sums[name], "sha256").read_bytes()
             else:
                 content = read_bytes(find_packed(source, name) or source / name)
             digest = hashlib.sha256(content).hexdigest()

@@ -64,7 +64,7 @@ class PublishedCorpus:
     def download(self, root: Path, url: str | None) -> Path:
         """Download the zip, by default from its own address, to `downloads` in `root`."""
         path = root / "downloads" / self.zip_name
-        return download(url or self.url, path, self.zip_md5, report)
+        return download(url or self.url, path, self.zip_md5)
 
     def origin(self, source: Path | None, url: str | None) -> dict[str, str]:
         """Return the source of the text: an address, or a folder's name.

@@ -12,7 +12,6 @@ from pathlib import Path, PurePosixPath
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.archives import Zip
 from fairseq_plugins.data.download import download
-from fairseq_plugins.data.folders import report
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.glue.tasks import GlueTask
 
@@ -33,7 +32,7 @@ def fetch(task: GlueTask, downloads: Path) -> Path:
     paths = []
     for url in task.addresses:
         path = downloads / PurePosixPath(url).name
-        paths.append(download(url, path, None, report, elsewhere="--from DIR takes"))
+        paths.append(download(url, path, None, elsewhere="--from DIR takes"))
     try:
         files = _mrpc(paths) if len(paths) == 3 else _from_zip(task, paths[0])
     except (DataError, UnicodeDecodeError) as error:

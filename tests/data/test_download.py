@@ -13,7 +13,7 @@ import pytest
 from fairseq_plugins.common.errors import OptionError, WorkError
 from fairseq_plugins.data import prepare
 from fairseq_plugins.data.download import download
-from tests.data.tiny import left_in, quiet
+from tests.data.tiny import left_in
 
 
 class RangeHandler(http.server.SimpleHTTPRequestHandler):
@@ -52,14 +52,13 @@ def served(archive: Path) -> Iterator[tuple[str, type[RangeHandler]]]:
         thread.join()
 
 
-def test_download_reports_and_is_not_repeated(served, archive, corpus, tmp_path):
+def test_download_reports_and_is_not_repeated(served, archive, corpus, tmp_path, capsys):
     url, handler = served
-    said: list[str] = []
     for _ in range(2):
-        got = download(url, tmp_path / "got" / "tiny.zip", corpus.zip_md5, said.append)
+        got = download(url, tmp_path / "got" / "tiny.zip", corpus.zip_md5)
         assert got.read_bytes() == archive.read_bytes()
     assert handler.requests == [None]
-    assert "100%" in said[-1]
+    assert "100%" in capsys.readouterr().out.splitlines()[-1]
     assert left_in(tmp_path / "got") == ["tiny.zip"]
 
 
@@ -68,18 +67,18 @@ def test_a_broken_download_resumes(served, archive, corpus, tmp_path):
     target = tmp_path / "tiny.zip"
     handler.cut = 100
     with pytest.raises(WorkError, match=r"could not be downloaded .*100 of .* resumes"):
-        download(url, target, corpus.zip_md5, quiet)
+        download(url, target, corpus.zip_md5)
     assert (tmp_path / "tiny.zip.part").stat().st_size == 100
     assert not target.exists()
     handler.cut = None
-    download(url, target, corpus.zip_md5, quiet)
+    download(url, target, corpus.zip_md5)
     assert handler.requests == [None, "bytes=100-"]
     assert target.read_bytes() == archive.read_bytes()
 
 
 def test_a_complete_part_needs_no_more(served, archive, corpus, tmp_path):
     (tmp_path / "tiny.zip.part").write_bytes(archive.read_bytes())
-    download(served[0], tmp_path / "tiny.zip", corpus.zip_md5, quiet)
+    download(served[0], tmp_path / "tiny.zip", corpus.zip_md5)
     assert (tmp_path / "tiny.zip").read_bytes() == archive.read_bytes()
 
 
@@ -87,19 +86,19 @@ def test_a_wrong_sum_names_both_and_leaves_nothing(served, archive, tmp_path):
     right = hashlib.md5(archive.read_bytes()).hexdigest()
     wrong = "0" * 32
     with pytest.raises(WorkError) as raised:
-        download(served[0], tmp_path / "got" / "tiny.zip", wrong, quiet)
+        download(served[0], tmp_path / "got" / "tiny.zip", wrong)
     assert f"tiny.zip from {served[0]}: expected md5 {wrong}, found {right}" in str(raised.value)
     assert left_in(tmp_path / "got") == []
 
 
 def test_an_unreachable_address_says_what_else_works(corpus, tmp_path):
     with pytest.raises(WorkError, match="--from DIR or --url URL"):
-        download("http://127.0.0.1:9/tiny.zip", tmp_path / "tiny.zip", corpus.zip_md5, quiet)
+        download("http://127.0.0.1:9/tiny.zip", tmp_path / "tiny.zip", corpus.zip_md5)
 
 
 def test_only_http_addresses(corpus, tmp_path):
     with pytest.raises(OptionError, match="--url must begin with https:// or http://"):
-        download("file:///etc/passwd", tmp_path / "tiny.zip", corpus.zip_md5, quiet)
+        download("file:///etc/passwd", tmp_path / "tiny.zip", corpus.zip_md5)
 
 
 def test_prepared_from_a_download(served, corpus, tmp_path, binarised):

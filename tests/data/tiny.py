@@ -25,10 +25,6 @@ def facts(text: str) -> ExpectedFile:
     )
 
 
-def quiet(message: str) -> None:
-    """Instead of printing progress."""
-
-
 def left_in(folder: Path) -> list[str]:
     """What is in a folder, without the locks."""
     if not folder.exists():
