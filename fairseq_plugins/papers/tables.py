@@ -66,8 +66,8 @@ class Figure:
         kind: ``ranking``, a dot for each row and attention; ``curves``, the perplexity at every
             validation; ``attention``, the attention weights of each row; ``lengths``, the
             perplexity at each length; ``parts``, SQuAD after each part of a pre-training;
-            ``buckets``, BLEU by the length of the source; ``settings``, a line for each row over
-            the columns.
+            ``buckets``, BLEU by the length of the source; ``settings``, a dot for each row and
+            column in one panel.
         source: the paper's name for it, empty if it is not in the paper.
         name: of its own script and page, empty if it is on the table's page.
     """

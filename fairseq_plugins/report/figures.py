@@ -20,7 +20,8 @@ from fairseq_plugins.papers.extrapolation import SLIDING
 from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.report.panels import Panel, panels_of, rankings_of
+from fairseq_plugins.report.dots import OF_DOTS
+from fairseq_plugins.report.panels import Panel, panels_of
 from fairseq_plugins.statistics.comparisons import deviation, gather, mean
 from fairseq_plugins.statistics.inference import Seeds
 from fairseq_plugins.statistics.judged import JudgedTable
@@ -51,8 +52,8 @@ def draw_figure(
     base = stem(folder, table, figure, scale)
     write_json(with_ending(base, ".json"), _DATA[figure.kind](table, results))
     title = f"{figure.source or table.source}, scale {scale}"
-    if figure.kind == "ranking":
-        picture = _draw_ranking(JudgedTable.of(table, results))
+    if figure.kind in OF_DOTS:
+        picture = OF_DOTS[figure.kind](JudgedTable.of(table, results))
         picture.suptitle(title)
     else:
         picture = draw_panels(panels_of(table, figure.kind, results), title)
@@ -133,8 +134,6 @@ def _draw_together(axis: Any, panel: Panel) -> None:
         colour = f"C{sorted(panel.lines).index(label)}"  # the same in every panel of these rows
         words = {"color": colour, "marker": "o", "markersize": 3.5, "label": label}
         axis.plot(*zip(*points, strict=True), "-", **words)
-        if label in panel.dots:
-            axis.plot(*zip(*panel.dots[label], strict=True), "o", color=colour, markersize=4)
     _set_scales(axis, panel)
     axis.set_title(panel.title, fontsize=10)
     axis.set_xlabel(panel.x, fontsize=9)
@@ -158,24 +157,6 @@ def _set_scales(axis: Any, panel: Panel) -> None:
         axis.set_xticks([*shown], [*shown.values()], fontsize=8)
     if panel.rule is not None:
         axis.axvline(panel.rule, color="grey", linewidth=0.8)
-
-
-def _draw_ranking(judged: JudgedTable) -> Picture:
-    """Draw a panel for each attention with a dot for each row, the best on top."""
-    rankings = rankings_of(judged)
-    most = max(map(len, rankings.values()))
-    picture = Picture(figsize=(12, 2 + 0.2 * most), layout="constrained")
-    panels = picture.subplots(1, len(rankings), squeeze=False)[0]
-    for panel, (title, dots) in zip(panels, rankings.items(), strict=True):
-        labels, means, spreads = zip(*dots, strict=True)
-        errors = [spread or 0.0 for spread in spreads]
-        panel.errorbar(means, range(len(means)), xerr=errors, fmt="o", capsize=3)
-        panel.set_yticks(range(len(labels)), labels, fontsize=8)
-        panel.invert_yaxis()
-        panel.set_title(title)
-        panel.set_xlabel(judged.table.ranked_by.label)
-        panel.grid(axis="x", alpha=0.3)
-    return picture
 
 
 def summary(seeds: Seeds) -> dict[str, float | int | None]:

@@ -9,7 +9,7 @@ from typing import Any
 from fairseq_plugins.papers.extrapolation import BUCKETS
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.results import Result
-from fairseq_plugins.statistics.comparisons import deviation, gather, mean
+from fairseq_plugins.statistics.comparisons import deviation, mean
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.series import (
     Lines,
@@ -37,7 +37,6 @@ class Panel:
         reference: label of the row that the others are compared with.
         ticks: labels of x, where it is no number.
         rule: x of a vertical line.
-        dots: by label, every seed's number, where these are drawn.
     """
 
     title: str
@@ -49,7 +48,6 @@ class Panel:
     log_y: bool = False
     ticks: Mapping[float, str] = field(default_factory=dict)
     rule: float | None = None
-    dots: Mapping[str, Points] = field(default_factory=dict)
 
     @property
     def is_crowded(self) -> bool:
@@ -126,6 +124,13 @@ def rankings_of(judged: JudgedTable) -> dict[str, list[Dot]]:
     return found
 
 
+def rows_ranked(judged: JudgedTable, rankings: Mapping[str, Sequence[Dot]]) -> list[str]:
+    """Return the labels of all rows of rankings in the order of the page, others last."""
+    found = {label for dots in rankings.values() for label, *_ in dots}
+    known = [row.label for row in judged.table.rows if row.label in found]
+    return [*known, *sorted(found - {*known})]
+
+
 def panels_of(table: Table, kind: str, results: Sequence[Result]) -> list[Panel]:
     """Make the panels of a figure of a kind (`papers.tables.Figure`); none for maps and dots."""
     match kind:
@@ -143,8 +148,6 @@ def panels_of(table: Table, kind: str, results: Sequence[Result]) -> list[Panel]
             }
             words = {"x": "words of the source, as tokenised", "y": "BLEU", "ticks": ticks}
             return _by_attention(table, bucket_lines(results), is_higher_better=True, **words)
-        case "settings":
-            return [_settings(table, results)]
     return []
 
 
@@ -191,22 +194,3 @@ def _parts(table: Table, results: Sequence[Result]) -> list[Panel]:
             table, part_lines(results, metric), f"{version}, ", is_higher_better=True, **words
         )
     ]
-
-
-def _settings(table: Table, results: Sequence[Result]) -> Panel:
-    """Make the panel with a line for each row over the table's columns, and every seed."""
-    ranked, cells = table.ranked_by, gather(results, [table.ranked_by])
-    lines: dict[str, Points] = {}
-    dots: dict[str, Points] = {}
-    for i, row in enumerate(table.rows):
-        shift = 0.08 * (i - (len(table.rows) - 1) / 2)  # so that no seed hides another row's
-        found = [
-            (at + shift, cells[row.name, a][ranked.metric])
-            for at, a in enumerate(table.attentions)
-            if (row.name, a) in cells
-        ]
-        if found:
-            lines[row.label] = [(x, mean(seeds.values())) for x, seeds in found]
-            dots[row.label] = [(x, value) for x, seeds in found for value in seeds.values()]
-    ticks = {float(i): table.word_of(a).replace(" ", "\n") for i, a in enumerate(table.attentions)}
-    return Panel("", "", ranked.label, lines, ticks=ticks, dots=dots)

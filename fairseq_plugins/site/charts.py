@@ -122,19 +122,25 @@ def heat(
     }
 
 
-def dots(name: str, found: Sequence[tuple[str, float, float | None]], *, x: str) -> Chart:
-    """Make a chart of dots with deviations, the first one on top."""
-    trace = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": name,
-        "y": [label for label, _, _ in found],
-        "x": [_short(value) for _, value, _ in found],
-        "error_x": {"type": "data", "array": [_short(d or 0.0) for _, _, d in found]},
-        "marker": {"size": 8},
-    }
+def dots(
+    series: Mapping[str, Sequence[tuple[str, float, float | None]]], rows: Sequence[str], *, x: str
+) -> Chart:
+    """Make a chart of dots with deviations by their name, on lines of the rows from the top."""
+    traces = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": name,
+            "y": [label for label, _, _ in found],
+            "x": [_short(value) for _, value, _ in found],
+            "error_x": {"type": "data", "array": [_short(d or 0.0) for _, _, d in found]},
+            "marker": {"size": 8},
+        }
+        for name, found in series.items()
+    ]
     y = {"autorange": "reversed", "automargin": True, "type": "category"}
-    return {"data": [trace], "layout": {"xaxis": _axis(x), "yaxis": y}}
+    order = {"categoryorder": "array", "categoryarray": [*rows]}
+    return {"data": traces, "layout": {"xaxis": _axis(x), "yaxis": {**y, **order}}}
 
 
 def _axis(title: str, log: bool = False) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Views of figures: interactive lines and maps, and other figures as pictures."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from fairseq_plugins.common.files import read_object
 from fairseq_plugins.common.matrices import is_packed, unpack
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.papers.tables import Figure
-from fairseq_plugins.report.panels import Panel, panels_of, rankings_of
+from fairseq_plugins.report.panels import Panel, panels_of, rankings_of, rows_ranked
 from fairseq_plugins.site import charts
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
 
@@ -64,8 +64,11 @@ def results_of(root: Path) -> Path:
 def ranking(found: TableResults) -> list[tuple[str, charts.Chart]]:
     """Make charts of a table's ranking under each attention with several rows."""
     x = found.table.ranked_by.label
-    rankings = rankings_of(found.judged).items()
-    return [(title, charts.dots(title, dots, x=x)) for title, dots in rankings if len(dots) > 1]
+    return [
+        (title, charts.dots({title: dots}, [label for label, *_ in dots], x=x))
+        for title, dots in rankings_of(found.judged).items()
+        if len(dots) > 1
+    ]
 
 
 def figure_views(evidence: Evidence) -> list[FigureView]:
@@ -73,7 +76,9 @@ def figure_views(evidence: Evidence) -> list[FigureView]:
     views = []
     for one in evidence.tables:
         for figure in one.table.figures:
-            if one.shown and (panels := panels_of(one.table, figure.kind, one.shown)):
+            if one.shown and figure.kind == "settings":
+                views.append(_of_settings(one, figure))
+            elif one.shown and (panels := panels_of(one.table, figure.kind, one.shown)):
                 views.append(_of_table(one, figure, panels))
     drawn = {one.table.name for one in evidence.tables}
     drawn |= {figure.name for one in evidence.tables for figure in one.table.figures}
@@ -87,14 +92,20 @@ def figure_views(evidence: Evidence) -> list[FigureView]:
 
 
 def _of_table(found: TableResults, figure: Figure, panels: Sequence[Panel]) -> FigureView:
-    table, name = found.table, f"{found.table.name}-{found.scale}-{figure.kind}"
     return FigureView(
-        name,
-        f"{figure.source or table.source}, {found.scale}",
+        f"{found.table.name}-{found.scale}-{figure.kind}",
+        f"{figure.source or found.table.source}, {found.scale}",
         [(panel.title, charts.of_panel(panel)) for panel in panels],
         source=found.page,
         small=[charts.small_multiples(panel) for panel in panels if panel.is_crowded],
     )
+
+
+def _of_settings(found: TableResults, figure: Figure) -> FigureView:
+    """Make the view of all settings in one chart, with a line of it for each row."""
+    rankings, column = rankings_of(found.judged), found.table.ranked_by.label
+    chart = charts.dots(rankings, rows_ranked(found.judged, rankings), x=column)
+    return replace(_of_table(found, figure, []), panels=[(column, chart)])
 
 
 def _of_folder(root: Path, folder: Path) -> list[FigureView]:
