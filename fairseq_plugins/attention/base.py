@@ -274,9 +274,14 @@ class Attention(nn.Module):
         Returns:
             The output (B, H, T, D) and the state after these tokens: tensors with the batch
             first, so that a beam is reordered by indexing them.
+
+        Raises:
+            ValueError: the attention is not causal, or shapes or dtypes do not fit.
         """
         self._check_inputs(key_padding_mask, q=q, k=k, v=v)
         self._check_positions(q, positions=positions)
+        if not self.causal:
+            raise ValueError("`causal` must be True for an attention that decodes step by step.")
         if self._drawn and state and (groups := rows_by_seed(state)):
             return step_by_seed(self, groups, (q, k, v), positions, key_padding_mask, state)
         seed = self._redraw(k, state)

@@ -310,8 +310,6 @@ class PositionalMultiheadAttention(nn.Module):
         Raises:
             ValueError: the layer is not causal, or the mask is not bool.
         """
-        if not self.causal:
-            raise ValueError("`causal` must be True for a layer that decodes step by step.")
         given = dict(state or {})
         if key_padding_mask is not None:
             check_padding_mask("key_padding_mask", key_padding_mask, x.size(1))

@@ -108,6 +108,15 @@ def test_other_features_or_dtypes(attention, name):
             way(*[heads().long()] * 3)
 
 
+@both
+def test_steps_of_an_attention_that_is_not_causal(attention):
+    """They would be causal, unlike the pass over the whole sequence."""
+    module = build_attention(attention, None, num_heads=HEADS, head_dim=DIM, causal=False)
+    _, step, _ = ways_in(module)
+    with pytest.raises(ValueError, match="`causal` must be True"):
+        step(heads(), heads(), heads())
+
+
 def test_queries_of_another_dtype_than_what_is_remembered():
     at, module = count(LENGTH), build("vanilla")
     state = module.remember(heads(), heads(), k_positions=at)
