@@ -162,11 +162,9 @@ class Attention(nn.Module):
         if key_padding_mask is not None:
             check_padding_mask("key_padding_mask", key_padding_mask, length)
 
-    @staticmethod
-    def _check_positions(x: Tensor, **positions: Tensor) -> None:
-        """Check that positions fit the tokens of ``x`` (B, H, T, D)."""
-        for name, index in positions.items():
-            check_positions(name, index, x.size(0), x.size(2))
+    def __prepare_scriptable__(self) -> None:
+        """Refuse ``torch.jit.script``, which would fail deep inside with an unclear message."""
+        raise TypeError("TorchScript is not supported; use torch.compile or torch.export.")
 
     def fold_basis_(self, *projections: nn.Module) -> None:
         """Fold the encoding's change of basis into the projections, for inference.
@@ -236,8 +234,8 @@ class Attention(nn.Module):
                 not fit.
         """
         self._check_inputs(key_padding_mask, q=q, k=k, v=v)
-        self._check_positions(q, q_positions=q_positions)
-        self._check_positions(k, k_positions=k_positions)
+        check_positions("q_positions", q_positions, q.size(0), q.size(2))
+        check_positions("k_positions", k_positions, k.size(0), k.size(2))
         self._redraw(k)
         return self._forward(
             q, k, v, q_positions, k_positions, key_padding_mask, attn_mask, need_weights, shared
@@ -279,7 +277,7 @@ class Attention(nn.Module):
             ValueError: the attention is not causal, or shapes or dtypes do not fit.
         """
         self._check_inputs(key_padding_mask, q=q, k=k, v=v)
-        self._check_positions(q, positions=positions)
+        check_positions("positions", positions, q.size(0), q.size(2))
         if not self.causal:
             raise ValueError("`causal` must be True for an attention that decodes step by step.")
         if self._drawn and state and (groups := rows_by_seed(state)):
@@ -298,7 +296,7 @@ class Attention(nn.Module):
     ) -> State:
         """Return the state of fixed keys and values, for cross-attention."""
         self._check_inputs(key_padding_mask, k=k, v=v)
-        self._check_positions(k, k_positions=k_positions)
+        check_positions("k_positions", k_positions, k.size(0), k.size(2))
         seed = self._redraw(k)
         return {**self._remember(k, v, k_positions, key_padding_mask), **seed}
 
@@ -313,7 +311,7 @@ class Attention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from queries (B, H, T, D) to the keys in ``state``, without a causal mask."""
         self._check_inputs(q=q)
-        self._check_positions(q, q_positions=q_positions)
+        check_positions("q_positions", q_positions, q.size(0), q.size(2))
         if self._drawn and (groups := rows_by_seed(state)):
             return attend_by_seed(self, groups, q, state, q_positions, need_weights)
         self._redraw(q, state)

@@ -267,6 +267,11 @@ def test_it_is_exported_for_any_batch(case: tuple[str, str, bool]) -> None:
         torch.testing.assert_close(program.module()(*more), module(*more))
 
 
+def test_torchscript_is_refused() -> None:
+    with pytest.raises(TypeError, match="TorchScript is not supported"):
+        torch.jit.script(nn.Sequential(layer("rope")))
+
+
 @pytest.mark.parametrize(
     ("case", "traced", "lengths"),
     [
