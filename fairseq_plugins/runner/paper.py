@@ -17,6 +17,7 @@ from fairseq_plugins.runner import cost_estimates, slurm_submission
 from fairseq_plugins.runner.plan import check_devices, plan
 from fairseq_plugins.runner.preflight import check_jobs, check_ready
 from fairseq_plugins.runner.run_options import RunOptions
+from fairseq_plugins.runner.run_state import is_recorded
 from fairseq_plugins.runner.slurm_job import Job, script
 
 _STOPPED = (130, 143)  # exit statuses after Ctrl-C and SIGTERM
@@ -93,7 +94,7 @@ def make(root: Path, args: argparse.Namespace) -> int:
         tables = plan_paper(root, args)
         if args.slurm and not args.dry_run:
             for planned in tables:
-                check_ready(root, planned, force=False, jobs=0)
+                check_ready(root, [one for one in planned if not is_recorded(root, one)], jobs=0)
     except (ValueError, OSError) as error:
         raise OptionError(str(error)) from None
     gpus = max(one.devices.gpus for planned in tables for one in planned)

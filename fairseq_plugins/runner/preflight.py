@@ -14,7 +14,6 @@ from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.records import results
 from fairseq_plugins.runner.cost_estimates import cost_of
 from fairseq_plugins.runner.run_options import Retention
-from fairseq_plugins.runner.run_state import is_recorded
 from fairseq_plugins.runner.worker_pool import gpu_mismatch, usable_threads
 
 _PROBE_BYTES = 2**20  # more than the results of a call
@@ -22,46 +21,36 @@ _MOST_JOBS = 1000
 
 
 def check_ready(
-    root: Path,
-    planned: Sequence[PlannedRun],
-    *,
-    force: bool,
-    jobs: int = 1,
-    keep: Retention = "all",
+    root: Path, planned: Sequence[PlannedRun], *, jobs: int = 1, keep: Retention = "all"
 ) -> None:
     """Check that runs have data, GPUs, disk space and folders that can be written to.
 
-    Runs with a result are not checked unless `force`. jobs: runs at once in this process, 0 if
-    others train them. Raises ValueError with the reason.
+    jobs: runs at once in this process, 0 if others train them. Raises ValueError with the reason.
     """
-    to_make = [p for p in planned if force or not is_recorded(root, p)]
-    for one in to_make:
+    for one in planned:
         for missing in one.missing_data(root):
             raise ValueError(
                 f"the data folder {missing.folder} lacks {', '.join(missing.files)}; "
                 f"{' and '.join(missing.prepare)} makes it."
             )
         results.check_data(one.describe_data(root))
-    _check_pretraining_data(root, to_make)
-    for folder in {f.parent for p in to_make for f in (p.run.result, p.run.folder)}:
+    _check_pretraining_data(root, planned)
+    for folder in {f.parent for p in planned for f in (p.run.result, p.run.folder)}:
         _check_writable(root, folder)
-    gpus = max((p.devices.gpus for p in to_make if not p.devices.srun), default=0)
+    gpus = max((p.devices.gpus for p in planned if not p.devices.srun), default=0)
     if jobs:
         check_gpus(jobs, gpus, torch.cuda.device_count())
-        check_room(root, to_make, jobs, keep)
+        check_room(root, planned, jobs, keep)
 
 
-def default_jobs(
-    root: Path, planned: Sequence[PlannedRun], devices: Devices, *, force: bool
-) -> int:
+def default_jobs(planned: Sequence[PlannedRun], devices: Devices) -> int:
     """Return how many runs go side by side: on a CPU one for each thread, else one.
 
     Models that are trained on a CPU are too small to keep more than one thread busy.
     """
     if devices.gpus or devices.srun:
         return 1
-    to_make = sum(force or not is_recorded(root, one) for one in planned)
-    return max(1, min(to_make, usable_threads()))
+    return max(1, min(len(planned), usable_threads()))
 
 
 def _check_writable(root: Path, folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -46,9 +45,11 @@ def make(root: Path, table: Table, args: argparse.Namespace) -> int:
     )
     if args.dry_run:
         jobs = slurm_submission.make_jobs(root, [planned], options) if args.slurm else None
-        return _print(table_run.dry_run(planned, scale, jobs))
+        print("\n".join(table_run.dry_run(planned, scale, jobs)))
+        return 0
     if args.phases:
-        return _print([phase_times.phase_table(root, planned)])
+        print(phase_times.phase_table(root, planned))
+        return 0
     to_make = planned if args.force or args.render else _not_done(root, planned, args)
     if args.render or not to_make:
         report = table_run.report_of(root, planned[0]) if planned else Report(root, table, scale)
@@ -66,14 +67,13 @@ def _check_start(
 ) -> int:
     """Check that runs can start; return how many run side by side."""
     again = args.force or args.missing_checkpoints
-    jobs: int = args.jobs or preflight.default_jobs(root, to_make, devices, force=again)
+    to_train = [one for one in to_make if again or not run_state.is_recorded(root, one)]
+    jobs: int = args.jobs or preflight.default_jobs(to_train, devices)
     trains_here = not args.slurm and args.stage in ("all", "train")
     try:
         if args.data:
             check_own_data(args.data, to_make[0].experiment.data_files)
-        preflight.check_ready(
-            root, to_make, force=again, jobs=jobs if trains_here else 0, keep=args.keep
-        )
+        preflight.check_ready(root, to_train, jobs=jobs if trains_here else 0, keep=args.keep)
     except (ValueError, OSError) as error:
         raise OptionError(str(error)) from None
     return jobs
@@ -138,15 +138,6 @@ def _devices(args: argparse.Namespace, scale: Scale) -> Devices:
         available = torch.cuda.device_count()
         preflight.check_node(gpus * jobs, available, only_measures=only_measures)
     return devices
-
-
-def _print(lines: Sequence[str]) -> int:
-    """Print lines, also into a pipe that closes early, as that of head; return exit status 0."""
-    try:
-        print("\n".join(lines), flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
 
 
 def _start(root: Path, given: Path | None, table: Table, scale: str) -> PretrainedModel | None:

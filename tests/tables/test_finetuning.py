@@ -292,11 +292,11 @@ def test_data_in_other_pieces_than_the_pretraining_is_refused_with_file_and_line
         (place / "data/toy-glue" / task / "input0/dict.txt").write_text(words)
     run = Run("table3", "toy", "rope", "vanilla", 1)
     planned = plan_run(place / "configs", run, Devices(0))
-    preflight.check_ready(place, [planned], force=False)
+    preflight.check_ready(place, [planned])
     path = place / "data/toy-glue/Place/input0/dict.txt"
     path.write_text(words.replace("b 2", "x 2"))
     with pytest.raises(ValueError, match=r"Place/input0/dict.txt, line 2: must be 'b'.*'x'"):
-        preflight.check_ready(place, [planned], force=False)
+        preflight.check_ready(place, [planned])
 
 
 @pytest.mark.parametrize("experiment", [LRPE_GLUE, BERT_GLUE])

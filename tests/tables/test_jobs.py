@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from fairseq_plugins.cli.table_options import get_parser
 from fairseq_plugins.cli.train_table import main
 from fairseq_plugins.common import cpu
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.records.results import read_result
-from fairseq_plugins.runner import preflight, table_run, worker_pool
+from fairseq_plugins.runner import preflight, table_command, table_run, worker_pool
 from fairseq_plugins.runner.interruption import Interruption, Terminated
 from fairseq_plugins.runner.launcher import PreloadedLauncher, ProcessLauncher, get_launchers
 from fairseq_plugins.runner.plan import plan
@@ -314,17 +315,19 @@ def test_a_container_s_limit_counts_and_so_does_a_set_number(tmp_path, monkeypat
 
 
 def test_by_default_there_is_a_run_for_each_thread(root, planned, monkeypatch):
-    def default(devices, force=False):
-        return preflight.default_jobs(root, planned, devices, force=force)
+    def default(*more):
+        args = get_parser("table2").parse_args(["--scale", "toy", *more])
+        return table_command._check_start(root, planned, Devices(0), args)
 
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert default(Devices(0)) == 3
-    assert default(Devices(2)) == default(Devices(1, srun=True)) == 1
+    assert default() == 3
+    for devices in (Devices(2), Devices(1, srun=True)):
+        assert preflight.default_jobs(planned, devices) == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "64")
-    assert default(Devices(0)) == 4
+    assert default() == 4
     work(root, planned[:3], FakeFairseq(root), 1)
-    assert default(Devices(0)) == 1
-    assert default(Devices(0), force=True) == 4
+    assert default() == 1
+    assert default("--force") == 4
 
 
 @pytest.mark.parametrize(

@@ -584,7 +584,7 @@ def test_a_kept_result_of_another_experiment_is_not_taken(root, planned):
 def test_a_folder_that_cannot_be_written_is_refused_before_anything_starts(root, planned, name):
     (root / name).touch()
     with pytest.raises(ValueError, match=rf"^{name}/table2/toy cannot be written to \("):
-        preflight.check_ready(root, planned, force=False)
+        preflight.check_ready(root, planned)
 
 
 def test_a_full_disk_is_refused_before_anything_starts(root, planned):
@@ -592,10 +592,10 @@ def test_a_full_disk_is_refused_before_anything_starts(root, planned):
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # small files can be written still
     try:
         with pytest.raises(ValueError, match=r"table2/toy cannot be written to \("):
-            preflight.check_ready(root, planned, force=False)
+            preflight.check_ready(root, planned)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    preflight.check_ready(root, planned, force=False)
+    preflight.check_ready(root, planned)
     assert not list((root / "results/table2/toy").iterdir())
 
 
@@ -636,7 +636,7 @@ def test_a_scale_for_gpus_is_refused_where_there_are_none(root, planned, monkeyp
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     one = replace(planned[0], devices=Devices(8))
     with pytest.raises(ValueError, match=r"`--gpus` must be at most the 0 .* toy and mini train"):
-        preflight.check_ready(root, [one], force=False)
+        preflight.check_ready(root, [one])
     with pytest.raises(ValueError, match=r"`--gpus` must be at most the 0 .* toy and mini train"):
         preflight.check_gpus(8, 1, 0)  # runs of one GPU share those there are, here none
 
