@@ -212,8 +212,17 @@ class Training:
 
         option: fairseq's, which loads it; a resumed training loads checkpoint_last.pt instead.
         """
-        override = f"{option}={hydra_word(other.checkpoint.as_posix())}"
-        return replace(self, overrides=(*self.overrides, override))
+        return self._loading([option], other.checkpoint)
+
+    def _loading(self, options: Sequence[str], checkpoint: Path) -> "Training":
+        """Return the training with options set to a checkpoint; fairseq's is recorded, too."""
+        word, config = hydra_word(checkpoint.as_posix()), self.config
+        if FINETUNE in options:
+            shown = None if checkpoint.is_absolute() else checkpoint.as_posix()
+            own = {**config["checkpoint"], "finetune_from_model": shown}
+            config = {**config, "checkpoint": own}
+        overrides = (*self.overrides, *(f"{option}={word}" for option in options))
+        return replace(self, overrides=overrides, config=config)
 
     def with_sizes(self, start: PretrainedModel) -> "Training":
         """Return the training with the model sizes and the pairs' form of the published model."""
@@ -237,13 +246,11 @@ class Training:
         It is also the teacher if hidden states are copied. option: fairseq's, which loads it; empty
         if an earlier stage has loaded it.
         """
-        word = hydra_word(start.checkpoint.as_posix())
         options = [option] if option else []
         if "teacher" in self.config["criterion"]:
             options.append(TEACHER)
-        overrides = tuple(f"{name}={word}" for name in options)
-        config = {**self.config, START: start.record()}
-        return replace(self, overrides=(*self.overrides, *overrides), config=config)
+        training = self._loading(options, start.checkpoint)
+        return replace(training, config={**training.config, START: start.record()})
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ import functools
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -14,9 +13,7 @@ from typing import Any, Self
 from fairseq.dataclass.initialize import hydra_init
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from hydra import compose, initialize_config_dir
-from hydra.conf import HydraConf
 from hydra.core.config_store import ConfigStore
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
@@ -129,34 +126,31 @@ class _Composition:
     """A composed configuration.
 
     Attributes:
-        config: with Hydra's own section.
-        settings: of Hydra, to which the configuration refers.
+        config: as Hydra composed it.
         written: the values of each section, with references to others as they are written.
-        resolved: the same with the values in place of references.
+        references: those that refer to other values, by section and key. References to Hydra's own
+            settings, in names of folders, stay as they are.
+        resolved: the values of each section, with those in place of references.
     """
 
     config: DictConfig
-    settings: HydraConf
     written: Mapping[str, Mapping[str, Any]]
+    references: Mapping[tuple[str, str], str]
     resolved: Mapping[str, Mapping[str, Any]]
 
     @classmethod
     def of(cls, config: DictConfig) -> Self:
-        settings = _settings(config)
         written = {name: _plain(config[name], resolve=False) for name in SECTIONS}
-        with _known_to_hydra(settings):
-            resolved = {name: _plain(config[name]) for name in SECTIONS}
-        return cls(config, settings, written, resolved)
-
-    @functools.cached_property
-    def references(self) -> Mapping[tuple[str, str], str]:
-        """The values that refer to other ones, as they are written, by section and key."""
-        return {
+        references = {
             (section, name): str(value)
-            for section, values in self.written.items()
+            for section, values in written.items()
             for name, value in values.items()
-            if "${" in str(value)
+            if "${" in str(value) and "${hydra:" not in str(value)
         }
+        resolved = {name: dict(values) for name, values in written.items()}
+        for section, name in references:
+            resolved[section][name] = _plain(config[section][name])
+        return cls(config, written, references, resolved)
 
     def affected(self, changed: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
         """Return the settings that are changed or refer to a changed one."""
@@ -178,9 +172,8 @@ class _Composition:
         try:
             for key, value in changes:
                 OmegaConf.update(self.config, key, value)
-            with _known_to_hydra(self.settings):
-                for section, name in self.affected(changed):
-                    record[section][name] = _plain(self.config[section][name])
+            for section, name in self.affected(changed):
+                record[section][name] = _plain(self.config[section][name])
         finally:
             for section, name in changed:
                 OmegaConf.update(self.config, f"{section}.{name}", self.written[section][name])
@@ -188,13 +181,13 @@ class _Composition:
 
 
 def _compose(configs: Path, recipe: str, overrides: tuple[str, ...]) -> DictConfig:
-    """Compose a recipe with Hydra's own section, which the names of folders refer to."""
+    """Compose a recipe, without Hydra's own section."""
     _register_schema(recipe)
     with warnings.catch_warnings():
         # fairseq relies on the primary config and its schema having the same name.
         warnings.filterwarnings("ignore", message=r"\s*'\w+' is validated against")
         with initialize_config_dir(str(configs.resolve()), version_base="1.1"):
-            return compose(recipe, overrides=list(overrides), return_hydra_config=True)
+            return compose(recipe, overrides=list(overrides))
 
 
 @functools.cache
@@ -212,31 +205,6 @@ def _plain(value: Any, *, resolve: bool = True) -> Any:
     if OmegaConf.is_config(value):
         return OmegaConf.to_container(value, resolve=resolve, enum_to_str=True)
     return value.name if isinstance(value, Enum) else value
-
-
-def _settings(config: DictConfig) -> HydraConf:
-    """Return the Hydra settings of a configuration, which Hydra keeps for the whole process."""
-    hydra = HydraConfig.instance()
-    before = hydra.cfg
-    hydra.set_config(config)
-    settings, hydra.cfg = hydra.cfg, before
-    assert settings is not None
-    return settings
-
-
-@contextmanager
-def _known_to_hydra(settings: HydraConf) -> Iterator[None]:
-    """Set Hydra's settings of the process, so that references to them resolve.
-
-    Otherwise Hydra sets them in its own commands only.
-    """
-    hydra = HydraConfig.instance()
-    before = hydra.cfg
-    hydra.cfg = settings
-    try:
-        yield
-    finally:
-        hydra.cfg = before
 
 
 @functools.cache
