@@ -28,7 +28,7 @@ from fairseq_plugins.common.option_types import number, words
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import FOLDER_VARIABLES, configs_folder, root_folder
 
-# The table of the measured run, by family of `runner/memory.py`.
+# The table of the measured run, by family of `runner/slurm_job.py`.
 MEASURED = {
     "lm": "table2",
     "mlm": "table8",

@@ -1,24 +1,34 @@
 """Planning of a table's runs from its options, which are checked here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fairseq.dataclass.configs import FairseqConfig
+from fairseq.dataclass.initialize import add_defaults
+from fairseq.models import MODEL_DATACLASS_REGISTRY
+from fairseq.registry import REGISTRIES
+from fairseq.tasks import TASK_REGISTRY
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.root import root_folder
+from fairseq_plugins.common.short_errors import invalid_option
+from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.base import Scale
 from fairseq_plugins.experiments.devices import GPUS_PER_NODE, Devices
 from fairseq_plugins.experiments.planned import PlannedRun, plan_run
 from fairseq_plugins.experiments.rows import check_rows, default_rows, encoding_of
 from fairseq_plugins.experiments.training import PretrainedModel, Training
+from fairseq_plugins.modules.bounds import check_numbers
+from fairseq_plugins.modules.training_checks import check_options
 from fairseq_plugins.papers import PUBLISHED, TABLES
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.recipe import SECTIONS, hydra_word
 from fairseq_plugins.records.runs import Run, Study
-from fairseq_plugins.runner.recipe_checks import check_recipe
 
 TENSORBOARD = Path("outputs", "tensorboard")
 
@@ -81,7 +91,10 @@ def plan(
             first = plan_run(configs, runs[0], devices, start)
             is_changed = encoding_of(configs, name) is None or (study and not planned)
             if first.trainings and is_changed:
-                _check_options(first)
+                try:
+                    check_recipe(first.final.config)
+                except OptionError as refused:
+                    raise ValueError(f"row {name!r}: {refused}") from None
             _check_settings(configs, first)
             error = first.experiment.incompatibility(first.measured[0].config["model"])
             if error is not None:
@@ -135,12 +148,27 @@ def _check_settings(configs: Path, planned: PlannedRun) -> None:
             )
 
 
-def _check_options(planned: PlannedRun) -> None:
-    """Check the options of a run's last training (ValueError: naming the row and the option)."""
+def check_recipe(recorded: Mapping[str, Any]) -> None:
+    """Check a recorded configuration as fairseq does when its training starts.
+
+    Raises OptionError: naming an option that is unknown, of another type or out of its range.
+    """
     try:
-        check_recipe(planned.final.config)
-    except OptionError as error:
-        raise ValueError(f"row {planned.run.row!r}: {error}") from None
+        config = OmegaConf.merge(FairseqConfig, {name: recorded[name] for name in SECTIONS})
+        add_defaults(config)
+    except OmegaConfBaseException as error:
+        raise OptionError(invalid_option(error)) from None
+    registries = {name: entry["registry"] for name, entry in REGISTRIES.items()}
+    registries |= {"task": TASK_REGISTRY, "model": MODEL_DATACLASS_REGISTRY}
+    for section in registries.keys() & {*SECTIONS}:
+        name = str(config[section]._name)
+        if name not in registries[section]:
+            raise OptionError(
+                f"`{section}._name` must be a name that fairseq knows, but is {name!r}."
+                f"{did_you_mean(name, registries[section])}"
+            )
+    check_numbers(config.model, config.model._name)
+    check_options(config)
 
 
 def tracked(planned: PlannedRun, tracker: str) -> PlannedRun:

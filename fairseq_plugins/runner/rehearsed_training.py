@@ -1,12 +1,16 @@
 """Trainings of scale paper for a few updates on a CPU, with the real sizes and commands."""
 
+import itertools
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
+
 from fairseq_plugins.common import memory
+from fairseq_plugins.common.binarised import check_split
 from fairseq_plugins.common.checkpoints import LAST, read_updates
 from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS
 from fairseq_plugins.common.errors import OptionError, WorkError
@@ -20,7 +24,6 @@ from fairseq_plugins.runner.commands import executable, run_command
 from fairseq_plugins.runner.cost_estimates import vocabulary_of
 from fairseq_plugins.runner.launcher import Launcher, ProcessLauncher
 from fairseq_plugins.runner.rehearsal import GIB, count_parameters, memory_of
-from fairseq_plugins.runner.rehearsed_data import fill_dictionary, find_corpus, take_part
 
 UPDATES = 2
 MOST_PROCESSES, LEAST_PROCESSES = 8, 2  # as on the papers' GPUs; half of them resume
@@ -36,24 +39,36 @@ _PROGRAM, _SUMMED = 0.9 * GIB, 4
 class Kind:
     """A kind of model: the table whose recipe is rehearsed.
 
-    prepare: the words of a command that generates text. more_symbols: number that its task adds to
-    the dictionary.
+    corpora: names of prepared folders, the paper's first. prepare: the words of a command that
+    generates text. more_symbols: number that its task adds to the dictionary.
     """
 
     table: str
+    corpora: tuple[str, ...]
     prepare: tuple[str, ...]
     more_symbols: int = 0
 
 
 KINDS: Mapping[str, Kind] = {
-    "lm": Kind("table2", ("fairseq_plugins.data.prepare", "toy", *_TEXT)),
+    "lm": Kind(
+        "table2",
+        ("wikitext-103", "wikitext-2", "wikitext-2-mini"),
+        ("fairseq_plugins.data.prepare", "toy", *_TEXT),
+    ),
     "mlm": Kind(
         "table8",
+        ("wikitext-103-mlm", "novels-small", "novels-1000", "novels-mini"),
         ("fairseq_plugins.data.prepare_mlm", "toy", "--merges", "60", *_TEXT),
         more_symbols=1,
     ),
-    "mt": Kind("table4", ("fairseq_plugins.translation.prepare", "toy", "--merges", "60", *_PAIRS)),
+    "mt": Kind(
+        "table4",
+        ("wmt14-en-de", "mid-en-de", "multi30k-en-de"),
+        ("fairseq_plugins.translation.prepare", "toy", "--merges", "60", *_PAIRS),
+    ),
 }
+DATA_FILE = "data.json"
+_TRAIN, _TRAIN_LINES, _OTHER_LINES = "train", 600, 20
 # One sample a step and process, in full precision, since a CPU has no other.
 _ON_A_CPU = (
     "common.cpu=true",
@@ -187,6 +202,42 @@ def _make_data(
         symbols = rehearsed.vocabulary - kind.more_symbols
         fill_dictionary(dictionary, symbols - len(SPECIAL_SYMBOLS))
     return text
+
+
+def find_corpus(root: Path, kind: str) -> Path | None:
+    """Return the first prepared folder for a kind of model, as `root_folder` does, or None."""
+    folders = (root_folder("data") / name for name in KINDS[kind].corpora)
+    return next((one for one in folders if (root / one / DATA_FILE).is_file()), None)
+
+
+def take_part(corpus: Path, target: Path) -> None:
+    """Copy the dictionaries, and the first lines of each split and of the raw references.
+
+    Raises DataError: a file of the corpus is damaged.
+    """
+    target.mkdir(parents=True)
+    for index in sorted(corpus.glob("*.idx")):
+        count = _TRAIN_LINES if index.name.startswith(_TRAIN) else _OTHER_LINES
+        check_split(index.with_suffix(""))
+        whole = MMapIndexedDataset(str(index.with_suffix("")))
+        part = MMapIndexedDatasetBuilder(f"{target / index.stem}.bin", whole._index.dtype)
+        for number in range(min(count, len(whole))):
+            part.add_item(whole[number])
+        part.finalize(str(target / index.name))
+    for path in (*corpus.glob("dict*.txt"), corpus / DATA_FILE):
+        shutil.copyfile(path, target / path.name)
+    for text in sorted(corpus.glob("raw/*.*")):
+        if text.name.split(".")[0] in ("valid", "test"):
+            (target / "raw").mkdir(exist_ok=True)
+            with text.open("rb") as lines, (target / "raw" / text.name).open("wb") as part:
+                part.writelines(itertools.islice(lines, _OTHER_LINES))
+
+
+def fill_dictionary(path: Path, entries: int) -> None:
+    """Pad a dictionary to a number of entries with words that no text has."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    lines += [f"madeupword{number:06} 0" for number in range(entries - len(lines))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _together(processes: int) -> tuple[str, ...]:

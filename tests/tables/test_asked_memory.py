@@ -10,8 +10,14 @@ from benchmarks.job_memory import MEASURED
 from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner.memory import DEFAULT_MIB, FAMILIES, MARGIN, PEAKS_MIB, requested_mib
-from fairseq_plugins.runner.slurm_job import Job
+from fairseq_plugins.runner.slurm_job import (
+    DEFAULT_MIB,
+    FAMILIES,
+    MARGIN,
+    PEAKS_MIB,
+    Job,
+    requested_mib,
+)
 
 ROOT = Path(__file__).parents[2]
 CELLS = [(family, scale) for family, scales in PEAKS_MIB.items() for scale in scales]

@@ -11,9 +11,8 @@ from fairseq_plugins.records import submissions
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner import slurm_queue, slurm_submission
 from fairseq_plugins.runner.dependent_jobs import DependentJobs, at_most
-from fairseq_plugins.runner.memory import DEFAULT_MIB
 from fairseq_plugins.runner.run_options import RunOptions
-from fairseq_plugins.runner.slurm_job import Job, jobs_of
+from fairseq_plugins.runner.slurm_job import DEFAULT_MIB, Job, jobs_of
 from tests.tables.fake_slurm import planned
 
 
