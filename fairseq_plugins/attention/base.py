@@ -9,16 +9,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.attention.inputs import check_dtypes, indices_where
+from fairseq_plugins.attention.inputs import Keys, check_dtypes, check_encoding, indices_where
 from fairseq_plugins.attention.positions import check_padding_mask, check_positions
 from fairseq_plugins.attention.seeds import State, attend_by_seed, rows_by_seed, step_by_seed
 from fairseq_plugins.attention.shared import SharedPass
-from fairseq_plugins.encodings import (
-    Compose,
-    IncompatibleEncodingError,
-    PositionEncoding,
-    Stochastic,
-)
+from fairseq_plugins.encodings import Compose, PositionEncoding, Stochastic
 from fairseq_plugins.encodings.base import Projection
 from fairseq_plugins.encodings.noise import draw_seed
 from fairseq_plugins.encodings.protocols import Repositions
@@ -85,12 +80,16 @@ class Attention(nn.Module):
         self.encoding = encoding
         self.hooks = encoding.hooks if encoding is not None else frozenset[str]()
         if encoding is not None:
-            self._check(encoding)
+            check_encoding(self, encoding)
         # Values that are not encoded may have any size, such as unit vectors to read the weights.
         encoded_values = self.hooks & {"transform_value", "transform_output", "relative_values"}
         self._sized = ("q", "k", "v") if encoded_values else ("q", "k")
         # Indices instead of the parts, because a replica of the model has other parts.
         self._drawn = indices_where(self.parts, lambda part: isinstance(part, Stochastic))
+        self._with_hook = {
+            hook: [i for i, part in enumerate(self.parts) if hook in part.hooks]
+            for hook in self.hooks
+        }
         self.reads_projections = any(map(_reads_projections, self.parts))
 
     @property
@@ -102,33 +101,6 @@ class Attention(nn.Module):
         """Pass the layer's projections to the encodings that use them."""
         for part in self.parts if self.reads_projections else ():
             part.bind_projections(q_proj, k_proj)
-
-    def _check(self, encoding: PositionEncoding) -> None:
-        reason: str | None
-        if missing := sorted(self.hooks - self.supported_hooks):
-            user = f"{self.name} attention"
-            noun, verb = ("hooks", "need") if len(missing) > 1 else ("hook", "needs")
-            reason = f"its {noun} `{'`, `'.join(missing)}` {verb} {self.needs}"
-        elif self.causal:
-            user, reason = "a causal model", encoding.causal_refusal
-        else:
-            user, reason = "bidirectional and cross-attention", encoding.bidirectional_refusal
-        if reason:
-            raise IncompatibleEncodingError(
-                f"{user} cannot use the encoding {encoding.label!r}: {reason}.", reason
-            )
-        shape = (encoding.context.num_heads, encoding.context.head_dim)
-        if shape != (self.num_heads, self.head_dim):
-            raise ValueError(
-                f"`encoding` was built for (num_heads, head_dim) = {shape}, "
-                f"but the attention has {(self.num_heads, self.head_dim)}."
-            )
-        parts = (part for part in encoding.modules() if isinstance(part, PositionEncoding))
-        if any(part.context.causal != self.causal for part in parts):
-            raise ValueError(
-                f"`encoding` {encoding.label!r} must be built for causal={self.causal}, as its "
-                f"attention is, but is built for causal={not self.causal} instead."
-            )
 
     def _check_inputs(self, key_padding_mask: Tensor | None = None, **inputs: Tensor) -> None:
         """Check shapes and dtypes that would otherwise broadcast silently.
@@ -175,8 +147,24 @@ class Attention(nn.Module):
     def unfold_basis_(self, *projections: nn.Module) -> None:
         """Undo ``fold_basis_``."""
 
+    def _parts_with(self, hook: str) -> list[PositionEncoding]:
+        """Return the parts of the encoding that override a hook."""
+        indices = self._with_hook.get(hook)
+        parts = self.parts if indices else ()
+        return [parts[i] for i in indices or ()]
+
+    def _encoded(self, hook: str, x: Tensor, positions: Tensor) -> Tensor:
+        """Apply a hook that transforms vectors (B, H, T, D), if the encoding has it.
+
+        The parts are called instead of a composition, which would sample positions once more.
+        """
+        parts = self._parts_with(hook)
+        for part in reversed(parts) if hook == "transform_output" else parts:
+            x = getattr(part, hook)(x, positions)
+        return x
+
     def _sampled_positions(self, *positions: Tensor) -> tuple[Tensor, ...]:
-        """Return the positions for direct calls of the encoding's parts; sampled in training."""
+        """Return the positions that the encoding's parts see; sampled in training."""
         if not isinstance(self.encoding, Compose):
             return positions
         return self.encoding.with_sampled_positions(positions, {})[0]
@@ -237,9 +225,9 @@ class Attention(nn.Module):
         check_positions("q_positions", q_positions, q.size(0), q.size(2))
         check_positions("k_positions", k_positions, k.size(0), k.size(2))
         self._redraw(k)
-        return self._forward(
-            q, k, v, q_positions, k_positions, key_padding_mask, attn_mask, need_weights, shared
-        )
+        q_positions, k_positions = self._sampled_positions(q_positions, k_positions)
+        keys = Keys(k, v, k_positions, key_padding_mask)
+        return self._forward(q, q_positions, keys, attn_mask, need_weights, shared)
 
     def attend_packed(
         self, q: Tensor, k: Tensor, v: Tensor, *, positions: Tensor, document: Tensor
@@ -283,7 +271,8 @@ class Attention(nn.Module):
         if self._drawn and state and (groups := rows_by_seed(state)):
             return step_by_seed(self, groups, (q, k, v), positions, key_padding_mask, state)
         seed = self._redraw(k, state)
-        output, after = self._step(q, k, v, positions, key_padding_mask, state, shared)
+        (positions,) = self._sampled_positions(positions)
+        output, after = self._step(q, Keys(k, v, positions, key_padding_mask), state, shared)
         return output, {**after, **seed}
 
     def remember(
@@ -298,7 +287,8 @@ class Attention(nn.Module):
         self._check_inputs(key_padding_mask, k=k, v=v)
         check_positions("k_positions", k_positions, k.size(0), k.size(2))
         seed = self._redraw(k)
-        return {**self._remember(k, v, k_positions, key_padding_mask), **seed}
+        (k_positions,) = self._sampled_positions(k_positions)
+        return {**self._remember(Keys(k, v, k_positions, key_padding_mask)), **seed}
 
     def attend(
         self,
@@ -315,18 +305,17 @@ class Attention(nn.Module):
         if self._drawn and (groups := rows_by_seed(state)):
             return attend_by_seed(self, groups, q, state, q_positions, need_weights)
         self._redraw(q, state)
-        return self._attend(q, state, q_positions, need_weights, shared)
+        (q_positions,) = self._sampled_positions(q_positions)
+        return self._attend(q, q_positions, state, need_weights, shared)
 
-    # To implement in subclasses. Inputs are checked and noise is drawn before each call.
+    # To implement in subclasses. Before each call inputs are checked, noise is drawn, and positions
+    # are sampled.
 
     def _forward(
         self,
         q: Tensor,
-        k: Tensor,
-        v: Tensor,
         q_positions: Tensor,
-        k_positions: Tensor,
-        key_padding_mask: Tensor | None,
+        keys: Keys,
         attn_mask: Tensor | None,
         need_weights: bool,
         shared: SharedPass | None,
@@ -334,27 +323,18 @@ class Attention(nn.Module):
         raise NotImplementedError
 
     def _step(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        positions: Tensor,
-        key_padding_mask: Tensor | None,
-        state: State | None,
-        shared: SharedPass | None,
+        self, q: Tensor, keys: Keys, state: State | None, shared: SharedPass | None
     ) -> tuple[Tensor, State]:
         raise NotImplementedError
 
-    def _remember(
-        self, k: Tensor, v: Tensor, k_positions: Tensor, key_padding_mask: Tensor | None
-    ) -> State:
+    def _remember(self, keys: Keys) -> State:
         raise NotImplementedError
 
     def _attend(
         self,
         q: Tensor,
-        state: State,
         q_positions: Tensor,
+        state: State,
         need_weights: bool,
         shared: SharedPass | None,
     ) -> tuple[Tensor, Tensor | None]:

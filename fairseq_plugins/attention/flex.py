@@ -65,25 +65,25 @@ def end_of_positions(q_positions: Tensor, k_positions: Tensor) -> int | None:
 
 
 def attend_by_pairs(
-    encoding: PositionEncoding,
+    parts: Sequence[PositionEncoding],
     q: Tensor,
     state: State,
     q_positions: Tensor,
-    bias_positions: Sequence[Tensor],
     shared: SharedPass,
     *,
+    scale: float,
     causal: bool,
     document: Tensor | None = None,
 ) -> Tensor | None:
     """Compute the attention's output without a (T, S) tensor; None if the kernel cannot.
 
     Args:
-        encoding: one for which ``gives_pairs`` is true.
-        q: (B, H, T, D), not encoded; ``takes_pairs`` is true.
+        parts: those with a bias, of an encoding for which ``gives_pairs`` is true.
+        q: (B, H, T, D'), encoded; ``takes_pairs`` is true.
         state: encoded keys and values.
         q_positions: (B or 1, T).
-        bias_positions: positions of queries and of keys for the biases.
         shared: cache of the pass.
+        scale: of the logits.
         causal: whether query s sees only keys t <= s.
         document: (T,) int64, the document of each token of a packed row; None for one sequence.
 
@@ -91,12 +91,10 @@ def attend_by_pairs(
         (B, H, T, M); 0 for a query that sees no key.
     """
     k, v = state["k"], state["v"]
-    end = end_of_positions(*bias_positions)
+    end = end_of_positions(q_positions, state["k_positions"])
     if end is None:
         return None
-    if "transform_query" in encoding.hooks:
-        q = encoding.transform_query(q, q_positions)
-    biases = _pairwise_biases(encoding, bias_positions, end, shared)
+    biases = _pairwise_biases(parts, q_positions, state["k_positions"], end, shared)
     for bias in biases:
         if bias.query_features is not None and bias.key_features is not None:
             q, k = _with_features(q, bias.query_features), _with_features(k, bias.key_features)
@@ -109,25 +107,26 @@ def attend_by_pairs(
         return block_mask(*sizes, causal=causal, padded=padded, document=document)
 
     dtype = computed_dtype(q)
-    output = flex_softmax(
+    return flex_softmax(
         q.to(dtype),
         k.to(dtype),
         v.to(dtype),
         [bias.of_pair for bias in biases if bias.of_pair is not None],
         shared.once(("blocks", causal), make),
-        scale=encoding.logit_scale(),
+        scale=scale,
     )
-    if "transform_output" in encoding.hooks:
-        output = encoding.transform_output(output, q_positions)
-    return output
 
 
 def _pairwise_biases(
-    encoding: PositionEncoding, positions: Sequence[Tensor], end: int, shared: SharedPass
+    parts: Sequence[PositionEncoding],
+    q_positions: Tensor,
+    k_positions: Tensor,
+    end: int,
+    shared: SharedPass,
 ) -> list[PairwiseBias]:
     """Return the biases of an encoding's parts; those shared by all layers once per pass."""
-    (q_positions, k_positions), biases = positions, []
-    for part in encoding.parts_with("attn_bias"):
+    biases = []
+    for part in parts:
         assert isinstance(part, HasPairwiseBias)
 
         def make(part: HasPairwiseBias = part) -> PairwiseBias:

@@ -1,12 +1,75 @@
-"""Checks and selections of an attention's inputs and encodings."""
+"""An attention's keys, and checks and selections of its inputs and encodings."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from fairseq_plugins.encodings import PositionEncoding
+from fairseq_plugins.encodings import IncompatibleEncodingError, PositionEncoding
 from fairseq_plugins.encodings.position_bounds import known_end, with_end
+
+if TYPE_CHECKING:
+    from fairseq_plugins.attention.base import Attention
+
+
+@dataclass(frozen=True, eq=False)
+class Keys:
+    """Keys and values that are not encoded yet.
+
+    Attributes:
+        k: (B, H, S, D).
+        v: (B, H, S, D).
+        positions: (B or 1, S).
+        padding_mask: (B, S) bool, True where padded; None for no padding.
+    """
+
+    k: Tensor
+    v: Tensor
+    positions: Tensor
+    padding_mask: Tensor | None
+
+    def without_padding(self) -> tuple[Tensor, Tensor]:
+        """Return keys and values, zero where padded: 0 x NaN is NaN and would spread."""
+        if self.padding_mask is None:
+            return self.k, self.v
+        padded = self.padding_mask[:, None, :, None]
+        return self.k.masked_fill(padded, 0.0), self.v.masked_fill(padded, 0.0)
+
+
+def check_encoding(attention: "Attention", encoding: PositionEncoding) -> None:
+    """Check that an attention supports an encoding, and that this was built for it.
+
+    Raises:
+        IncompatibleEncodingError: it does not support a hook, or the encoding not its direction.
+        ValueError: the encoding was built for other sizes, or for the other value of ``causal``.
+    """
+    reason: str | None
+    if missing := sorted(encoding.hooks - attention.supported_hooks):
+        user = f"{attention.name} attention"
+        noun, verb = ("hooks", "need") if len(missing) > 1 else ("hook", "needs")
+        reason = f"its {noun} `{'`, `'.join(missing)}` {verb} {attention.needs}"
+    elif attention.causal:
+        user, reason = "a causal model", encoding.causal_refusal
+    else:
+        user, reason = "bidirectional and cross-attention", encoding.bidirectional_refusal
+    if reason:
+        raise IncompatibleEncodingError(
+            f"{user} cannot use the encoding {encoding.label!r}: {reason}.", reason
+        )
+    shape = (encoding.context.num_heads, encoding.context.head_dim)
+    if shape != (attention.num_heads, attention.head_dim):
+        raise ValueError(
+            f"`encoding` was built for (num_heads, head_dim) = {shape}, "
+            f"but the attention has {(attention.num_heads, attention.head_dim)}."
+        )
+    parts = (part for part in encoding.modules() if isinstance(part, PositionEncoding))
+    if any(part.context.causal != attention.causal for part in parts):
+        raise ValueError(
+            f"`encoding` {encoding.label!r} must be built for causal={attention.causal}, as its "
+            f"attention is, but is built for causal={not attention.causal} instead."
+        )
 
 
 def check_dtypes(**inputs: Tensor) -> None:

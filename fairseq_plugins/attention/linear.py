@@ -1,7 +1,6 @@
 """Linear attention with a feature map: time and memory linear in the length."""
 
 import warnings
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,6 +10,7 @@ from torch import Tensor
 from fairseq_plugins.attention.base import Attention, State
 from fairseq_plugins.attention.distances import advances, check_span, key_range
 from fairseq_plugins.attention.feature_maps import FEATURE_MAPS, VANISHING_MAPS
+from fairseq_plugins.attention.inputs import Keys
 from fairseq_plugins.attention.normalizers import (
     NORMALIZER,
     UNDIVIDED,
@@ -133,11 +133,8 @@ class LinearAttention(Attention):
     def _forward(
         self,
         q: Tensor,
-        k: Tensor,
-        v: Tensor,
         q_positions: Tensor,
-        k_positions: Tensor,
-        key_padding_mask: Tensor | None,
+        keys: Keys,
         attn_mask: Tensor | None,
         need_weights: bool,
         shared: SharedPass | None,
@@ -149,38 +146,28 @@ class LinearAttention(Attention):
                 "the attention is built."
             )
         _refuse_weights(need_weights)
-        self._check_span(q_positions, k_positions)
-        if self.epsilon and not torch.compiler.is_compiling() and k.size(2) > self._long:
+        self._check_span(q_positions, keys.positions)
+        if self.epsilon and not torch.compiler.is_compiling() and keys.k.size(2) > self._long:
             warnings.warn(_NEAR_ZERO.format(self._long), stacklevel=2)
-        dtype = v.dtype
-        q, norm_q = self._encode_query(q, q_positions)
-        k, norm_k, v = self._encode_key(k, v, k_positions, key_padding_mask)
+        q, norm_q = self._features(q, "transform_query", q_positions)
+        k, norm_k, v = self._encode_key(keys)
         attention = causal_linear_attention if self.causal else linear_attention
         if self._decays:
-            log_decay, _ = self._log_decay(k_positions, key_padding_mask)
+            log_decay, _ = self._log_decay(keys)
             attention = partial(causal_linear_attention, log_decay=log_decay)
         output = attention(q, k, v, normalizer_k=norm_k, **self._denominator(norm_q))
         assert isinstance(output, Tensor)
-        return self._decode_output(output, q_positions, dtype), None
+        return self._decode_output(output, q_positions, keys.v.dtype), None
 
     def _step(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        positions: Tensor,
-        key_padding_mask: Tensor | None,
-        state: State | None,
-        shared: SharedPass | None,
+        self, q: Tensor, keys: Keys, state: State | None, shared: SharedPass | None
     ) -> tuple[Tensor, State]:
-        extra, log_decay = self._keep_range(k, positions, state), None
+        extra, log_decay = self._keep_range(keys, state), None
         if self._decays:
-            last = state["last_position"] if state else None
-            log_decay, reached = self._log_decay(positions, key_padding_mask, last)
-            extra["last_position"] = reached.expand(k.size(0), 1)
-        dtype = v.dtype
-        q, norm_q = self._encode_query(q, positions)
-        k, norm_k, v = self._encode_key(k, v, positions, key_padding_mask)
+            log_decay, reached = self._log_decay(keys, state["last_position"] if state else None)
+            extra["last_position"] = reached.expand(q.size(0), 1)
+        q, norm_q = self._features(q, "transform_query", keys.positions)
+        k, norm_k, v = self._encode_key(keys)
         output = causal_linear_attention(
             q,
             k,
@@ -192,27 +179,26 @@ class LinearAttention(Attention):
             return_state=True,
         )
         assert isinstance(output, tuple)
-        return self._decode_output(output[0], positions, dtype), {**output[1]._asdict(), **extra}
+        decoded = self._decode_output(output[0], keys.positions, keys.v.dtype)
+        return decoded, {**output[1]._asdict(), **extra}
 
-    def _remember(
-        self, k: Tensor, v: Tensor, k_positions: Tensor, key_padding_mask: Tensor | None
-    ) -> State:
-        extra = self._keep_range(k, k_positions)
-        k, norm_k, v = self._encode_key(k, v, k_positions, key_padding_mask)
+    def _remember(self, keys: Keys) -> State:
+        extra = self._keep_range(keys)
+        k, norm_k, v = self._encode_key(keys)
         return {**remember_keys(k, v, normalizer_k=norm_k)._asdict(), **extra}
 
     def _attend(
         self,
         q: Tensor,
-        state: State,
         q_positions: Tensor,
+        state: State,
         need_weights: bool,
         shared: SharedPass | None,
     ) -> tuple[Tensor, Tensor | None]:
         _refuse_weights(need_weights)
         if self.span is not None:
             self._check_span(q_positions, state["k_range"])
-        features, norm_q = self._encode_query(q, q_positions)
+        features, norm_q = self._features(q, "transform_query", q_positions)
         output = attend_state(features, _sums(state), **self._denominator(norm_q))
         return self._decode_output(output, q_positions, q.dtype), None
 
@@ -242,21 +228,19 @@ class LinearAttention(Attention):
             assert self.encoding is not None
             check_span(self.encoding.label, self.span, *positions)
 
-    def _keep_range(self, k: Tensor, positions: Tensor, state: State | None = None) -> State:
+    def _keep_range(self, keys: Keys, state: State | None = None) -> State:
         """Check distances between keys; return ``{"k_range": (B, 2)}`` for the state, or {}."""
         if self.span is None:
             return {}
-        k_range = key_range(positions, k.size(0), state["k_range"] if state else None)
+        before = state["k_range"] if state else None
+        k_range = key_range(keys.positions, keys.k.size(0), before)
         self._check_span(k_range)
         return {"k_range": k_range}
 
-    def _log_decay(
-        self, positions: Tensor, key_padding_mask: Tensor | None, last: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def _log_decay(self, keys: Keys, last: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the sums' log decay at each token (B or 1, H, T), and the position reached."""
         assert self.encoding is not None
-        (sampled,) = self._sampled_positions(positions)
-        steps, reached = advances(sampled, key_padding_mask, last)
+        steps, reached = advances(keys.positions, keys.padding_mask, last)
         return self.encoding.log_decay().view(-1, 1) * steps.unsqueeze(1), reached
 
     def _decode_output(self, output: Tensor, positions: Tensor, dtype: torch.dtype) -> Tensor:
@@ -268,30 +252,28 @@ class LinearAttention(Attention):
             output = output.clamp(-LARGEST_HALF, LARGEST_HALF)
         if self.output_norm is None:
             output = output.to(dtype)
-        if self.encoding is not None and "transform_output" in self.hooks:
-            output = self.encoding.transform_output(output, positions)
+        output = self._encoded("transform_output", output, positions)
         if self.output_norm is not None:
             output = self.output_norm(output).to(dtype)
         return output.to(last)
 
     @without_autocast
-    def _features(
-        self, x: Tensor, transform: Callable[[Tensor], Tensor] | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return encoded features, and phi for a plain denominator.
+    def _features(self, x: Tensor, hook: str, positions: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return features encoded by a hook, and those for the denominator if they differ.
 
         Half precision becomes float32 where gradients leave float16's range or sums cancel.
         """
         if x.dtype == torch.float16 or (self._is_exact and x.dtype in _HALF):
             x = x.float()
-        if transform is None:
+        if hook not in self.hooks:
             plain = self.feature_map(x)
             return plain, plain if self._decays and self.normalizer == "plain" else None
         if self._transforms_features:
             plain = self.feature_map(x)
-            return transform(plain), plain if self.normalizer == "plain" else None
+            encoded = self._encoded(hook, plain, positions)
+            return encoded, plain if self.normalizer == "plain" else None
         plain_or_none = self.feature_map(x) if self.normalizer == "plain" else None
-        return self.feature_map(transform(x)), plain_or_none
+        return self.feature_map(self._encoded(hook, x, positions)), plain_or_none
 
     def denominator_features(
         self, q: Tensor, k: Tensor, positions: Tensor
@@ -303,36 +285,22 @@ class LinearAttention(Attention):
             k: (B, H, T, D).
             positions: (B or 1, T) of both.
         """
-        features_q, plain_q = self._encode_query(q, positions)
-        features_k, plain_k, _ = self._encode_key(k, k, positions, None)
+        (positions,) = self._sampled_positions(positions)
+        features_q, plain_q = self._features(q, "transform_query", positions)
+        features_k, plain_k = self._features(k, "transform_key", positions)
         if plain_q is None or plain_k is None:
             return features_q, features_k
         return plain_q, plain_k
 
-    def _encode_query(self, q: Tensor, positions: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the features of queries, and those for the denominator if they differ."""
-        transform = None
-        if self.encoding is not None and "transform_query" in self.hooks:
-            transform = partial(self.encoding.transform_query, positions=positions)
-        return self._features(q, transform)
-
-    def _encode_key(
-        self, k: Tensor, v: Tensor, positions: Tensor, key_padding_mask: Tensor | None
-    ) -> tuple[Tensor, Tensor | None, Tensor]:
+    def _encode_key(self, keys: Keys) -> tuple[Tensor, Tensor | None, Tensor]:
         """Return the features of keys, zero where padded, those for the denominator, and values."""
-        transform = None
-        if self.encoding is not None and "transform_key" in self.hooks:
-            transform = partial(self.encoding.transform_key, positions=positions)
-        padded = None if key_padding_mask is None else key_padding_mask[:, None, :, None]
-        if padded is not None:
-            # 0 x NaN is NaN: padding must reach neither sums nor gradients.
-            k, v = k.masked_fill(padded, 0.0), v.masked_fill(padded, 0.0)
-        encoded, norm_k = self._features(k, transform)
-        if padded is not None:
+        k, v = keys.without_padding()
+        encoded, norm_k = self._features(k, "transform_key", keys.positions)
+        if keys.padding_mask is not None:
+            padded = keys.padding_mask[:, None, :, None]
             encoded = encoded.masked_fill(padded, 0.0)
             norm_k = None if norm_k is None else norm_k.masked_fill(padded, 0.0)
-        if self.encoding is not None and "transform_value" in self.hooks:
-            v = self.encoding.transform_value(v, positions)
+        v = self._encoded("transform_value", v, keys.positions)
         if v.dtype in _HALF and (self._is_exact or (self._saturates and v.dtype == torch.float16)):
             v = v.float()
         return encoded, norm_k, v

@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 from fairseq_plugins.attention.base import Attention, State
 from fairseq_plugins.attention.cache import append_state, first_keys, used_rows
 from fairseq_plugins.attention.flex import attend_by_pairs, gives_pairs, takes_pairs
-from fairseq_plugins.attention.inputs import check_dtypes, has_gradient, indices_where
+from fairseq_plugins.attention.inputs import Keys, check_dtypes, has_gradient, indices_where
 from fairseq_plugins.attention.masks import (
     added_mask,
     attention_mask,
@@ -77,9 +77,7 @@ class SoftmaxAttention(Attention):
 
     @property
     def _biases(self) -> list[PositionEncoding]:
-        if self.encoding is None or "attn_bias" not in self.hooks:
-            return []
-        return self.encoding.parts_with("attn_bias")
+        return self._parts_with("attn_bias")
 
     def fold_basis_(self, *projections: nn.Module) -> None:
         for part in parts_to_fold(self.encoding) if self.encoding is not None else ():
@@ -92,20 +90,17 @@ class SoftmaxAttention(Attention):
     def _forward(
         self,
         q: Tensor,
-        k: Tensor,
-        v: Tensor,
         q_positions: Tensor,
-        k_positions: Tensor,
-        key_padding_mask: Tensor | None,
+        keys: Keys,
         attn_mask: Tensor | None,
         need_weights: bool,
         shared: SharedPass | None,
     ) -> tuple[Tensor, Tensor | None]:
-        attn_mask = attention_mask(attn_mask, q, k)
-        state = self._remember(k, v, k_positions, key_padding_mask)
+        attn_mask = attention_mask(attn_mask, q, keys.k)
+        state = self._remember(keys)
         # Not expanded to the batch, so that biases are computed once if all rows agree.
-        state["k_positions"] = k_positions
-        if attn_mask is None and not need_weights and self._takes_pairs(q, k):
+        state["k_positions"] = keys.positions
+        if attn_mask is None and not need_weights and self._takes_pairs(q, keys.k):
             shared = shared or SharedPass()
             if (output := self._read_by_pairs(q, state, q_positions, shared)) is not None:
                 return output, None
@@ -118,49 +113,36 @@ class SoftmaxAttention(Attention):
         if not self._takes_pairs(q, k) or self._drawn:
             return None
         self._check_inputs(q=q, k=k, v=v)
-        state = self._remember(k, v, positions, None)
+        state = self._remember(Keys(k, v, positions, None))
         return self._read_by_pairs(q, state, positions, SharedPass(), document)
 
     def _step(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        positions: Tensor,
-        key_padding_mask: Tensor | None,
-        state: State | None,
-        shared: SharedPass | None,
+        self, q: Tensor, keys: Keys, state: State | None, shared: SharedPass | None
     ) -> tuple[Tensor, State]:
-        new = self._remember(k, v, positions, key_padding_mask)
+        new, positions = self._remember(keys), keys.positions
         state = append_state(state, new) if state else new
         with_end(state["k_positions"], known_end(positions))
         return self._read(q, state, positions, True, None, False, shared)[0], state
 
-    def _remember(
-        self, k: Tensor, v: Tensor, k_positions: Tensor, key_padding_mask: Tensor | None
-    ) -> State:
-        if key_padding_mask is not None:
-            # 0 x NaN is NaN: padding must not reach real tokens.
-            padded = key_padding_mask[:, None, :, None]
-            k, v = k.masked_fill(padded, 0.0), v.masked_fill(padded, 0.0)
-        expanded = with_end(k_positions.expand(k.size(0), -1), known_end(k_positions))
-        state = {"k": k, "v": v, "k_positions": expanded}
-        if self.encoding is not None:
-            if "transform_key" in self.hooks:
-                state["k"] = self.encoding.transform_key(k, k_positions)
-            if "transform_value" in self.hooks:
-                state["v"] = self.encoding.transform_value(v, k_positions)
-            if "relative_logits" in self.hooks and "transform_key" in self.hooks:
-                state["content_k"] = k
-        if key_padding_mask is not None:
-            state["key_padding_mask"] = key_padding_mask
+    def _remember(self, keys: Keys) -> State:
+        k, v = keys.without_padding()
+        positions = keys.positions
+        state = {
+            "k": self._encoded("transform_key", k, positions),
+            "v": self._encoded("transform_value", v, positions),
+            "k_positions": with_end(positions.expand(k.size(0), -1), known_end(positions)),
+        }
+        if "relative_logits" in self.hooks and "transform_key" in self.hooks:
+            state["content_k"] = k
+        if keys.padding_mask is not None:
+            state["key_padding_mask"] = keys.padding_mask
         return state
 
     def _attend(
         self,
         q: Tensor,
-        state: State,
         q_positions: Tensor,
+        state: State,
         need_weights: bool,
         shared: SharedPass | None,
     ) -> tuple[Tensor, Tensor | None]:
@@ -179,11 +161,19 @@ class SoftmaxAttention(Attention):
         document: Tensor | None = None,
     ) -> Tensor | None:
         """Return the output of FlexAttention, or None where it does not run."""
-        assert self.encoding is not None
-        at = self._sampled_positions(q_positions, state["k_positions"])
-        return attend_by_pairs(
-            self.encoding, q, state, q_positions, at, shared, causal=self.causal, document=document
+        output = attend_by_pairs(
+            self._biases,
+            self._encoded("transform_query", q, q_positions),
+            state,
+            q_positions,
+            shared,
+            scale=self.scale,
+            causal=self.causal,
+            document=document,
         )
+        if output is None:
+            return None
+        return self._encoded("transform_output", output, q_positions)
 
     def _read(
         self,
@@ -200,13 +190,11 @@ class SoftmaxAttention(Attention):
         output, weights, dropped = self._weigh(
             q, state, q_positions, causal, attn_mask, need_weights, shared
         )
-        if self.encoding is not None and "transform_output" in self.hooks:
-            output = self.encoding.transform_output(output, q_positions)
-        if self.encoding is not None and "relative_values" in self.hooks:
+        output = self._encoded("transform_output", output, q_positions)
+        if parts := self._parts_with("relative_values"):
             # After decoding, since this term is not encoded as values are.
             assert dropped is not None
-            at = self._sampled_positions(q_positions, state["k_positions"])
-            parts = self.encoding.parts_with("relative_values")
+            at = (q_positions, state["k_positions"])
             output = output + sum_of_terms(parts, "relative_values", dropped, *at)
         return output, weights if need_weights else None
 
@@ -225,8 +213,7 @@ class SoftmaxAttention(Attention):
         if not weighs and attn_mask is None and self._goes_by_blocks(q, state):
             return self._weigh_by_blocks(q, state, q_positions, causal), None, None
         relative = self._relative_logits(q, state, q_positions, attn_mask)
-        if self.encoding is not None and "transform_query" in self.hooks:
-            q = self.encoding.transform_query(q, q_positions)
+        q = self._encoded("transform_query", q, q_positions)
         k, v = used_rows(state, "k"), used_rows(state, "v")
         masked = weighs or attn_mask is not None or "key_padding_mask" in state
         needs_more = not self._adds_nothing or bool(self._dropout) or torch.is_grad_enabled()
@@ -234,7 +221,7 @@ class SoftmaxAttention(Attention):
             return F.scaled_dot_product_attention(q, k, v, scale=self.scale), None, None
         decay: Tensor | None = None
         if self.encoding is not None and "log_decay" in self.hooks:
-            at = self._sampled_positions(q_positions, state["k_positions"])
+            at = (q_positions, state["k_positions"])
             decay = decay_term(self.encoding.log_decay(), q, k, *at, scale=self.scale)
         if q.size(2) == 1:
             causal = False  # A branch, since a comparison would be symbolic in a compiled graph.
@@ -330,20 +317,18 @@ class SoftmaxAttention(Attention):
         self, q: Tensor, state: State, q_positions: Tensor, attn_mask: Tensor | None
     ) -> Tensor | None:
         """Return the unscaled ``relative_logits`` (B, H, T, S), or None."""
-        if self.encoding is None or "relative_logits" not in self.hooks:
+        parts = self._parts_with("relative_logits")
+        if not parts:
             return None
         k = used_rows(state, "content_k" if "content_k" in state else "k")
         if self._seeing_mask:
             hidden, _ = split_mask(state, attn_mask, None)
             for index in self._seeing_mask:
                 self.parts[index].see_mask(hidden)  # type: ignore[operator]
-        at = self._sampled_positions(q_positions, state["k_positions"])
-        parts = self.encoding.parts_with("relative_logits")
-        return sum_of_terms(parts, "relative_logits", q, k, *at)
+        return sum_of_terms(parts, "relative_logits", q, k, q_positions, state["k_positions"])
 
     def _bias(self, q_positions: Tensor, k_positions: Tensor, shared: SharedPass) -> Tensor | None:
         """Return the sum of biases (B or 1, H, T, S), or None; shared ones once per pass."""
         if not self._biases:
             return None
-        at = self._sampled_positions(q_positions, k_positions)
-        return sum_of_terms(self._biases, "attn_bias", *at, shared=shared)
+        return sum_of_terms(self._biases, "attn_bias", q_positions, k_positions, shared=shared)
