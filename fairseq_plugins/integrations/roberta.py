@@ -26,7 +26,7 @@ from fairseq_plugins.integrations.conversion import (
     write_checkpoint,
     write_huggingface_folder,
 )
-from fairseq_plugins.integrations.folders import CONFIG_FILE, WEIGHTS_FILE, read_json
+from fairseq_plugins.integrations.folders import CONFIG_FILE, read_json
 from fairseq_plugins.integrations.masked_models import (
     OUR_POSITIONS,
     POSITIONS,
@@ -48,7 +48,6 @@ ROBERTA = Family(
 )
 VOCABULARY_FILE, THEIR_MERGES_FILE, TOKENIZER_FILE = "vocab.json", "merges.txt", "tokenizer.json"
 OPTIONS_FILE = "tokenizer_config.json"
-THEIR_FILES = (CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, THEIR_MERGES_FILE)
 _PAD = 1  # padding index on both sides
 _FIRST_POSITION = _PAD + 1  # the row of position 0 in Hugging Face's table
 

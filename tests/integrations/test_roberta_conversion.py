@@ -19,7 +19,7 @@ from transformers import RobertaConfig, RobertaForMaskedLM
 from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.data.gpt2_bpe import Gpt2Tokenizer, learn_gpt2_bpe
 from fairseq_plugins.integrations import roberta
-from fairseq_plugins.integrations.roberta import THEIR_FILES, tokens_of
+from fairseq_plugins.integrations.roberta import tokens_of
 from fairseq_plugins.models.pe_roberta import PERoberta, PERobertaConfig
 from fairseq_plugins.modules.identity import ROBERTA
 from tests import checkpoints
@@ -27,6 +27,7 @@ from tests.hostile import naming_another_model
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "convert_roberta.py"
 LONGEST = 20
+THEIR_FILES = ("config.json", "model.safetensors", "vocab.json", "merges.txt")
 TEXT = ["the cat sat on the mat and the dog sat on the cat", "a dog and a cat"] * 2
 
 

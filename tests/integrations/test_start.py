@@ -78,10 +78,10 @@ def test_another_model_replaces_a_start_if_forced(start: Path, capsys, tmp_path:
 
 def install(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package with a model, which cannot be imported, and its metadata; the model's folder."""
-    package = folder / published.MINILM.module
+    package = folder / published.MODULE
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("import no_such_library\n")
-    facts = folder / f"{published.MINILM.module}-{version}.dist-info"
+    facts = folder / f"{published.MODULE}-{version}.dist-info"
     facts.mkdir()
     (facts / "METADATA").write_text(f"Name: {START_PACKAGE}\nVersion: {version}\n")
     monkeypatch.syspath_prepend(str(folder))
@@ -92,15 +92,14 @@ def test_the_package_becomes_a_start(monkeypatch, capsys, tmp_path: Path) -> Non
     model = install(tmp_path / "site", START_VERSION, monkeypatch)
     words = ["start", "--output", str(tmp_path / "start")]
     assert main(words) == 2  # another model than the published one
-    assert published.MINILM.weights in capsys.readouterr().err
+    assert published.WEIGHTS in capsys.readouterr().err
     weights = sha256(model / "model.safetensors")
-    here = {**vars(published.MINILM), "weights": weights}
-    monkeypatch.setattr(published, "MINILM", published.PackagedModel(**here))
+    monkeypatch.setattr(published, "WEIGHTS", weights)
     assert main(words) == 0
     record = json.loads((tmp_path / "start" / "start.json").read_text())
     assert record["origin"]["licence"] == "Apache-2.0"
     assert record["request"]["sha256"]["model.safetensors"] == weights
-    assert published.MINILM.module not in sys.modules
+    assert published.MODULE not in sys.modules
 
 
 @pytest.mark.parametrize("version", [None, "0.2.0"])
@@ -108,8 +107,7 @@ def test_without_the_package_the_command_that_installs_it(
     version: str | None, monkeypatch, capsys, tmp_path: Path
 ) -> None:
     if version is None:
-        absent = {**vars(published.MINILM), "module": "no_such_module_of_a_model"}
-        monkeypatch.setattr(published, "MINILM", published.PackagedModel(**absent))
+        monkeypatch.setattr(published, "MODULE", "no_such_module_of_a_model")
     else:
         install(tmp_path / "site", version, monkeypatch)
     capsys.readouterr()  # transformers shows how far it is
