@@ -4,6 +4,7 @@ Columns are `label` and `sentence`, or `sentence1` and `sentence2` of pairs, in 
 are left out. Labels are classes of one word each, or numbers.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +23,6 @@ _SENTENCES = (("sentence",), ("sentence1", "sentence2"))
 _LEAST_PER_CLASS = 2  # one to train on, one to hold out
 _FEWEST_MEASURED = 2  # examples that a score is of
 _HELD_OUT = 10  # one example of so many
-_NO_LIMIT = float("inf")
 
 
 def read_task(
@@ -132,7 +132,7 @@ def _number(text: str) -> float | None:
         found = float(text)
     except ValueError:
         return None
-    return found if abs(found) < _NO_LIMIT else None
+    return found if math.isfinite(found) else None
 
 
 def held_out_size(examples: int) -> int:

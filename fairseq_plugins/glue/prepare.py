@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +89,10 @@ def find_files(task: GlueTask, sources: Sequence[Path]) -> TaskFiles:
     for source in sources:
         folder = source / task.name
         paths = {s.name: path for s in task.splits if (path := find_packed(folder, s.file))}
-        missing = tuple(split.file for split in task.splits if split.name not in paths)
-        if all(split.name in paths for split in task.splits if split.required):
-            return TaskFiles(task, folder, paths, missing)
-        needed = [s.file for s in task.splits if s.required and s.name not in paths]
+        absent = [split for split in task.splits if split.name not in paths]
+        needed = [split.file for split in absent if split.required]
+        if not needed:
+            return TaskFiles(task, folder, paths, tuple(split.file for split in absent))
         lacks.append(f"{folder} lacks {' and '.join(needed)}")
     raise DataError(f"{task.name}: {'; '.join(lacks)}")
 
@@ -143,22 +143,18 @@ def prepare_files(
     Raises:
         DataError: anything damaged or different, before any task is made.
     """
+    checked = []
     for found in located:
+        task = found.task
         if found.missing:
-            report(f"{found.task.name}: {found.folder} has no {', '.join(found.missing)}")
-    texts = [_read(found, options) for found in located]
-    folders = [
-        Folder(
-            output / found.task.name,
-            _request(found.task, splits, tokenizer, options),
-            files_of(found.task, tuple(splits)),
-            force=options.force,
-        )
-        for found, splits in zip(located, texts, strict=True)
-    ]
-    for folder in folders:
+            report(f"{task.name}: {found.folder} has no {', '.join(found.missing)}")
+        splits = _read(found, options)
+        request = _request(task, splits, tokenizer, options)
+        files = files_of(task, tuple(splits))
+        folder = Folder(output / task.name, request, files, force=options.force)
         folder.refuse_other()
-    for folder, found, splits in zip(folders, located, texts, strict=True):
+        checked.append((folder, found, splits))
+    for folder, found, splits in checked:
         _make(folder, found, splits, tokenizer, options)
     names = [found.task.name for found in located]
     report(f"prepared in {output}: {', '.join(names)}")
@@ -177,7 +173,7 @@ def _read(files: TaskFiles, options: Options) -> dict[str, SplitText]:
         if task.split(name).label:
             most = options.max_train if name == "train" else options.max_valid
         kept = sample(split.examples, most, f"{options.seed}/{task.name}")
-        splits[name] = SplitText(split.file, split.sha256, kept, split.dropped)
+        splits[name] = replace(split, examples=kept)
     if options.held_out is not None:
         splits |= hold_out(splits["train"], options.held_out, f"{options.seed}/{task.name}")
     train = splits["train"].examples
@@ -199,11 +195,13 @@ def special_tokens(task: GlueTask, tokenizer: Tokenizer) -> int:
 def _request(
     task: GlueTask, splits: Mapping[str, SplitText], tokenizer: Tokenizer, options: Options
 ) -> dict[str, Any]:
-    held_out = {} if options.held_out is None else {"held_out": options.held_out}
-    disjoint = {"disjoint": True} if options.disjoint else {}
-    own = task.labels.is_number and task.labels != Labels()
-    length = {"max_length": options.max_length} if options.max_length else {}
-    scale = {"labels": [task.labels.lowest, task.labels.highest]} if own else {}
+    own_scale = task.labels.is_number and task.labels != Labels()
+    optional = {
+        "held_out": options.held_out,
+        "disjoint": options.disjoint,
+        "max_length": options.max_length,
+        "labels": own_scale and [task.labels.lowest, task.labels.highest],
+    }
     return {
         "preparation": PREPARATION_VERSION,
         "corpus": f"glue/{task.name}",
@@ -211,10 +209,7 @@ def _request(
         "pieces": tokenizer.sums(),
         "max_train": options.max_train,
         "max_valid": options.max_valid,
-        **held_out,
-        **disjoint,
-        **length,
-        **scale,
+        **{name: value for name, value in optional.items() if value},
         "seed": options.seed,
     }
 
