@@ -14,7 +14,6 @@ hundred updates; the others are harder. In version 2.0 some questions ask about 
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from random import Random
@@ -35,12 +34,8 @@ _NEIGHBOURS = {"after": 1, "before": -1}
 _ROLES = {"who": "subject", "whom": "object"}
 
 
-@dataclass(frozen=True)
-class _GeneratedQuestion:
-    """A question, and its answer as token range (start, end); None if impossible."""
-
-    question: str
-    span: tuple[int, int] | None
+# A question, and its answer as token range (start, end); None if impossible.
+GeneratedQuestion = tuple[str, tuple[int, int] | None]
 
 
 def _is_word(token: str) -> bool:
@@ -48,19 +43,19 @@ def _is_word(token: str) -> bool:
     return any(character.isalpha() for character in token)
 
 
-def _ask_positions(tokens: tuple[str, ...]) -> list[_GeneratedQuestion]:
+def _ask_positions(tokens: tuple[str, ...]) -> list[GeneratedQuestion]:
     """Ask for words near the beginning by position."""
     return [
-        _GeneratedQuestion(f"at {i + 1}", (i, i + 1))
+        (f"at {i + 1}", (i, i + 1))
         for i, token in enumerate(tokens[:_POSITIONS])
         if _is_word(token)
     ]
 
 
-def _ask_neighbours(tokens: tuple[str, ...], counts: Counter[str]) -> list[_GeneratedQuestion]:
+def _ask_neighbours(tokens: tuple[str, ...], counts: Counter[str]) -> list[GeneratedQuestion]:
     """Ask for words beside words that occur once."""
     return [
-        _GeneratedQuestion(f"{word} {token}", (i + step, i + step + 1))
+        (f"{word} {token}", (i + step, i + step + 1))
         for i, token in enumerate(tokens)
         if counts[token] == 1
         for word, step in _NEIGHBOURS.items()
@@ -68,7 +63,7 @@ def _ask_neighbours(tokens: tuple[str, ...], counts: Counter[str]) -> list[_Gene
     ]
 
 
-def _ask_roles(sentence: Sentence, first: int, counts: Counter[str]) -> list[_GeneratedQuestion]:
+def _ask_roles(sentence: Sentence, first: int, counts: Counter[str]) -> list[GeneratedQuestion]:
     """Ask for subject and object of a statement whose tokens begin at `first`."""
     if sentence.kind != "statement":
         return []
@@ -77,21 +72,19 @@ def _ask_roles(sentence: Sentence, first: int, counts: Counter[str]) -> list[_Ge
     if counts[verb] != 1:
         return []
     return [
-        _GeneratedQuestion(
-            f"{word} {verb}", (first + phrases[role].start, first + phrases[role].end)
-        )
+        (f"{word} {verb}", (first + phrases[role].start, first + phrases[role].end))
         for word, role in _ROLES.items()
     ]
 
 
-def _ask_impossible(rng: Random, tokens: tuple[str, ...]) -> _GeneratedQuestion:
+def _ask_impossible(rng: Random, tokens: tuple[str, ...]) -> GeneratedQuestion:
     """Ask about a missing word."""
     word = rng.choice([*_NEIGHBOURS, *_ROLES])
     words = lexicon.VERBS if word in _ROLES else lexicon.WORDS
-    return _GeneratedQuestion(f"{word} {rng.choice([w for w in words if w not in tokens])}", None)
+    return f"{word} {rng.choice([w for w in words if w not in tokens])}", None
 
 
-def _questions_by_kind(sentences: list[Sentence]) -> list[list[_GeneratedQuestion]]:
+def _questions_by_kind(sentences: list[Sentence]) -> list[list[GeneratedQuestion]]:
     """Make lists of questions to choose from equally; those about positions are there twice."""
     tokens = tuple(token for sentence in sentences for token in sentence.tokens)
     counts = Counter(tokens)
@@ -113,18 +106,13 @@ def _paragraph(rng: Random, name: str, version: str) -> dict[str, Any]:
     questions = []
     for i in range(QUESTIONS_PER_TEXT):
         if version == "2.0" and rng.random() < _IMPOSSIBLE:
-            chosen = _ask_impossible(rng, tokens)
+            asked, span = _ask_impossible(rng, tokens)
         else:
-            chosen = rng.choice(rng.choice(kinds))
+            asked, span = rng.choice(rng.choice(kinds))
         answers = []
-        if chosen.span is not None:
-            begin, end = chosen.span
-            answers = [{"text": " ".join(tokens[begin:end]), "answer_start": starts[begin]}]
-        question: dict[str, Any] = {
-            "id": f"{name}-{i}",
-            "question": chosen.question,
-            "answers": answers,
-        }
+        if span is not None:
+            answers = [{"text": " ".join(tokens[slice(*span)]), "answer_start": starts[span[0]]}]
+        question: dict[str, Any] = {"id": f"{name}-{i}", "question": asked, "answers": answers}
         if version == "2.0":
             question["is_impossible"] = not answers
         questions.append(question)
