@@ -4,8 +4,10 @@ Figure 5 needs results of training (`report.correlation_by_offset`), and so does
 during pre-training.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from fairseq_plugins.analysis.agreement import (
     Check,
@@ -17,7 +19,12 @@ from fairseq_plugins.analysis.agreement import (
     check_training,
     check_vectors,
 )
-from fairseq_plugins.analysis.figure_files import RenderedFigure
+from fairseq_plugins.analysis.figure_files import (
+    Panel,
+    RenderedFigure,
+    draw_panels,
+    read_numbers,
+)
 from fairseq_plugins.analysis.figure_inputs import (
     BERT_HEADS,
     BERT_WIDTH,
@@ -25,13 +32,24 @@ from fairseq_plugins.analysis.figure_inputs import (
     FigureSizes,
     untrained_input,
 )
-from fairseq_plugins.analysis.probe_figures import families, identical_words, position_positions
+from fairseq_plugins.analysis.probe_figures import (
+    families,
+    identical_words,
+    position_panels,
+    position_positions,
+    weight_panels,
+    word_panels,
+)
 from fairseq_plugins.analysis.vector_figures import (
+    cosine_panels,
+    dot_panels,
     dots,
     fixed_waves,
     learned_waves,
     relative_cosines,
 )
+from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.pictures import save_picture
 
 Maker = Callable[[Sequence[FigureInput], FigureSizes], RenderedFigure]
 
@@ -47,6 +65,7 @@ class Figure:
         untrained: encodings shown when no checkpoint is given; () if the figure needs one.
         takes_inputs: whether checkpoints change the figure.
         check: compares the numbers with the paper's observation.
+        panels: makes the maps of a figure from its numbers; None for a figure of lines.
     """
 
     make: Maker
@@ -55,6 +74,7 @@ class Figure:
     untrained: tuple[str, ...] = ()
     takes_inputs: bool = True
     check: Check = lambda numbers: ""
+    panels: Callable[[Mapping[str, Any]], list[Panel]] | None = None
 
 
 _PROBED = (
@@ -76,9 +96,14 @@ FIGURES: dict[int, Figure] = {
         "beyond 20 are alike.",
         ("sinusoidal", "sinusoidal_rpe"),
         check=check_vectors,
+        panels=dot_panels,
     ),
     2: Figure(
-        identical_words, "Identical words: scores and weights", _PROBED, check=check_identical_words
+        identical_words,
+        "Identical words: scores and weights",
+        _PROBED,
+        check=check_identical_words,
+        panels=word_panels,
     ),
     3: Figure(
         fixed_waves,
@@ -103,6 +128,7 @@ FIGURES: dict[int, Figure] = {
         "different; vectors of one side are slightly more alike than those of two.",
         ("sinusoidal_rpe",),
         check=check_relative,
+        panels=cosine_panels,
     ),
     8: Figure(
         dots,
@@ -110,12 +136,14 @@ FIGURES: dict[int, Figure] = {
         "no pattern at first; with more steps translation invariance and local monotonicity "
         "emerge.",
         check=check_training,
+        panels=dot_panels,
     ),
     9: Figure(
         position_positions,
         "Position-position correspondence and the terms of Eq. 7",
         "some awareness of distance in the mean of P W_Q W_K^T P^T over heads.",
         check=check_correspondence,
+        panels=position_panels,
     ),
     10: Figure(
         families,
@@ -124,12 +152,14 @@ FIGURES: dict[int, Figure] = {
         "at the first few, and the least symmetric; the encoder of machine translation looks "
         "slightly more ahead, BERT back.",
         check=check_families,
+        panels=weight_panels,
     ),
     11: Figure(
         identical_words,
         "Identical words: scores and weights of more embeddings",
         _PROBED,
         check=check_identical_words,
+        panels=word_panels,
     ),
 }
 
@@ -149,3 +179,15 @@ def make_figure(number: int, inputs: Sequence[FigureInput], sizes: FigureSizes) 
         if figure.takes_inputs:
             rendered = replace(rendered, paragraphs=(_UNTRAINED, *rendered.paragraphs))
     return replace(rendered, agreement=figure.check(rendered.numbers))
+
+
+def redraw(number: int, file: Path) -> None:
+    """Draw the maps of a figure's JSON as PNG and SVG beside it, without its models.
+
+    Raises:
+        OptionError: the figure has no maps.
+    """
+    panels = FIGURES[number].panels if number in FIGURES else None
+    if panels is None:
+        raise OptionError(f"--redraw must be left out with figure {number}, which has no maps")
+    save_picture(draw_panels(panels(read_numbers(file))), file.with_suffix(""))

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, from_numpy
 
 from fairseq_plugins.common import matrices
-from fairseq_plugins.common.files import with_ending, write_json
+from fairseq_plugins.common.files import require_object, with_ending, write_json
 from fairseq_plugins.common.pages import Page, bullets, figure_site_link, provenance_section
 from fairseq_plugins.common.pictures import save_picture
 
@@ -19,6 +19,7 @@ DIGITS = 4  # significant digits of numbers
 # are packed.
 MATRIX_DIGITS, LEAST = 3, 1e-6
 COLUMNS = 4
+TITLE = 36  # characters of a map's title in its full size
 # Percentiles of a map's numbers that bound its grey scale.
 PERCENTILES = (1.0, 99.0)
 SCALES = (
@@ -112,6 +113,23 @@ def write_numbers(path: Path, numbers: Mapping[str, Any]) -> None:
     write_json(path, {**note, **content}, indent=None)
 
 
+def read_numbers(path: Path) -> dict[str, Any]:
+    """Read the numbers that `write_numbers` wrote, with matrices as tensors."""
+    content = require_object(path)
+    content.pop("matrices", None)
+    return _with_tensors(content)
+
+
+def _with_tensors(value: Any) -> Any:
+    if matrices.is_packed(value):
+        return from_numpy(matrices.unpack(value))
+    if isinstance(value, Mapping):
+        return {name: _with_tensors(inner) for name, inner in value.items()}
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        return from_numpy(np.array(value, dtype=float))
+    return value
+
+
 def _has_packed(value: Any) -> bool:
     return matrices.is_packed(value) or (
         isinstance(value, Mapping) and any(map(_has_packed, value.values()))
@@ -186,7 +204,8 @@ def draw_panels(
             shown = np.where(panel.marked.numpy(), 1.0, np.nan)
             black = ListedColormap(["black"])  # no colour of the scale
             axis.imshow(shown, cmap=black, extent=extent, interpolation="none")
-        axis.set_title(panel.title, fontsize=10, parse_math=False)
+        points = 10 * min(1, TITLE / max(len(panel.title), 1))  # beside its neighbours
+        axis.set_title(panel.title, fontsize=points, parse_math=False)
         axis.set_xlabel(panel.axes[0], fontsize=9)
         axis.set_ylabel(panel.axes[1], fontsize=9)
         axis.tick_params(labelsize=9)

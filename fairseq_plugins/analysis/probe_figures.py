@@ -1,6 +1,7 @@
 """Figures of a first layer's scores in "On Position Embeddings in BERT": 2, 9, 10 and 11."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -29,7 +30,7 @@ APPENDIX_J = 100  # words of the paper's Figure 11
 
 def position_positions(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
     """Draw Figure 9, P W_Q W_K^T P^T averaged over heads, and the shares of Eq. 7's terms."""
-    panels, numbers, lines = [], {}, []
+    numbers, lines = {}, []
     for item in inputs:
         if item.loaded is not None and item.loaded.is_causal:
             # Masked keys have scores of -inf, and so no variance to split.
@@ -45,7 +46,6 @@ def position_positions(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Ren
             continue
         with torch.no_grad():
             matrix = position_correlation(loaded, rows).mean(0).double().cpu()
-        panels.append(Panel(item.label, matrix, axes=PAIRS, unit=SCORE))
         words = draw_words(loaded.dictionary, _words(sizes), sizes.seed)
         draw = torch.Generator().manual_seed(sizes.seed)
         tokens = words[torch.randint(len(words), (4, len(rows)), generator=draw)]
@@ -55,10 +55,10 @@ def position_positions(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Ren
         ).shares()
         numbers[item.label] = {"position_position": matrix, "shares_of_scores": shares}
         lines.append([item.label, *(f"{share:.3f}" for share in shares.values())])
-    require(panels, 9, "a checkpoint with an absolute encoding")
+    require(lines, 9, "a checkpoint with an absolute encoding")
     header = ["", "word-word", "word-position", "position-word", "position-position", "rest"]
     return RenderedFigure(
-        draw_panels(panels),
+        draw_panels(position_panels(numbers)),
         numbers,
         [
             "The terms of Eq. 7 in the first layer, for random words of the dictionary: covariance "
@@ -72,13 +72,18 @@ def position_positions(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Ren
     )
 
 
+def position_panels(numbers: Mapping[str, Any]) -> list[Panel]:
+    """Make the panels of Figure 9."""
+    return [
+        Panel(label, one["position_position"], axes=PAIRS, unit=SCORE)
+        for label, one in numbers.items()
+    ]
+
+
 def identical_words(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
     """Draw Figures 2 and 11: scores before the softmax, beside the weights after it."""
-    panels, numbers, lines = [], {}, []
+    numbers, lines = {}, []
     for item, result in _probes(inputs, sizes, 11):
-        scores, root = result.scores, result.weights.sqrt()
-        panels.append(Panel(f"{item.label}: scores", scores, axes=PAIRS, unit=SCORE))
-        panels.append(Panel(f"{item.label}: weights", root, axes=PAIRS, unit=WEIGHT_ROOT))
         inner = slice(result.loaded.num_bos, len(result.scores) - result.loaded.num_eos)
         offsets = by_offset(result.scores[inner, inner])
         middle = len(offsets) // 2
@@ -96,7 +101,7 @@ def identical_words(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Render
         lines.append([item.label, str(result.words), f"{band:+.3f}"])
     header = ["", "words", "own score minus its neighbours'"]
     return RenderedFigure(
-        draw_panels(panels),
+        draw_panels(word_panels(numbers)),
         numbers,
         [
             "Left: scaled scores before the softmax, as in Appendix J; right: the square root of "
@@ -108,9 +113,19 @@ def identical_words(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Render
     )
 
 
+def word_panels(numbers: Mapping[str, Any]) -> list[Panel]:
+    """Make the panels of Figures 2 and 11."""
+    panels = []
+    for label, one in numbers.items():
+        panels.append(Panel(f"{label}: scores", one["scores"], axes=PAIRS, unit=SCORE))
+        root = one["weights"].sqrt()
+        panels.append(Panel(f"{label}: weights", root, axes=PAIRS, unit=WEIGHT_ROOT))
+    return panels
+
+
 def families(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
     """Draw Figure 10 and Table 7: masked, causal and translation models."""
-    panels, numbers, lines = [], {}, []
+    numbers, lines = {}, []
     for name, printed in TABLE_7.items():
         lines.append([f"{name} (paper)", "", *(_number(value) for value in printed)])
     for item, result in _probes(inputs, sizes, 10):
@@ -118,7 +133,6 @@ def families(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigur
         metrics = measure(result.weights, loaded.num_bos, loaded.num_eos)
         endless = infinite(result.weights)
         values = [float("inf") if column in endless else metrics[column] for column in COLUMNS]
-        panels.append(Panel(item.label, result.weights.sqrt(), axes=PAIRS, unit=WEIGHT_ROOT))
         numbers[item.label] = {
             "model": loaded.family,
             "kind": KINDS[loaded.family],
@@ -130,7 +144,7 @@ def families(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigur
         lines.append([f"**{item.label}**", KINDS[loaded.family], *map(_number, values)])
     header = ["model", "kind", *COLUMNS.values()]
     return RenderedFigure(
-        draw_panels(panels),
+        draw_panels(weight_panels(numbers)),
         numbers,
         [
             "Square root of the first layer's attention weights over sentences that repeat a word. "
@@ -141,6 +155,14 @@ def families(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigur
             markdown_table(header, lines, left=2),
         ],
     )
+
+
+def weight_panels(numbers: Mapping[str, Any]) -> list[Panel]:
+    """Make the panels of Figure 10."""
+    return [
+        Panel(label, one["weights"].sqrt(), axes=PAIRS, unit=WEIGHT_ROOT)
+        for label, one in numbers.items()
+    ]
 
 
 def _words(sizes: FigureSizes) -> int:

@@ -1,6 +1,7 @@
 """Figures of position vectors in "On Position Embeddings in BERT": 1, 3, 4, 6 and 8."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,10 +35,14 @@ from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.tables import markdown_table
 from fairseq_plugins.encodings.frequencies import geometric
 
+# Ends of the panels' titles.
+ABSOLUTE, RELATIVE = ", absolute", ", relative"
+
 
 def dots(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
     """Draw Figures 1 and 8: dot products between absolute, and between relative vectors."""
-    panels, numbers, lines = [], {}, []
+    numbers: dict[str, Any] = {}
+    lines = []
     length = common_length(inputs, sizes)
     for is_relative in (False, True):
         for item in inputs:
@@ -45,10 +50,7 @@ def dots(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
             if rows is None:
                 continue
             matrix = dot_products(rows)
-            kind = "relative" if is_relative else "absolute"
-            title = f"{item.label}, {kind}"
-            first, axis = (-(len(rows) // 2), "offset") if is_relative else (0, "position")
-            panels.append(Panel(title, matrix, first, axes=(axis, axis), unit="dot product"))
+            title = f"{item.label}{RELATIVE if is_relative else ABSOLUTE}"
             numbers[title] = {
                 "dot_products": matrix,
                 "by_offset": by_offset(matrix),
@@ -56,24 +58,30 @@ def dots(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
             }
             means = by_offset(matrix)[len(rows) - 1 :]
             lines.append([title, str(len(rows)), _rise(means)])
-    require(panels, 1, "position vectors")
+    require(lines, 1, "position vectors")
     header = ["", "vectors", "mean over pairs m apart first rises at m"]
     return RenderedFigure(
-        draw_panels(panels), numbers, [SCALES, markdown_table(header, lines, left=1)]
+        draw_panels(dot_panels(numbers)), numbers, [SCALES, markdown_table(header, lines, left=1)]
     )
+
+
+def dot_panels(numbers: Mapping[str, Any]) -> list[Panel]:
+    """Make the panels of Figures 1 and 8."""
+    panels = []
+    for title, one in numbers.items():
+        matrix, is_relative = one["dot_products"], title.endswith(RELATIVE)
+        first, axis = (-(len(matrix) // 2), "offset") if is_relative else (0, "position")
+        panels.append(Panel(title, matrix, first, axes=(axis, axis), unit="dot product"))
+    return panels
 
 
 def relative_cosines(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
     """Draw Figure 6 (Appendix D): cosines between relative vectors, above 0.95 in black."""
-    panels, numbers, lines = [], {}, []
+    numbers, lines = {}, []
     found = [(s, rows) for s in inputs if (rows := s.relative()) is not None]
     for item, rows in require(found, 6, "relative vectors"):
         matrix, reach = cosines(rows), len(rows) // 2
         near = alike_from(rows)
-        marked = matrix > ALIKE
-        panels.append(
-            Panel(item.label, matrix, -reach, False, marked, ("offset", "offset"), "cosine")
-        )
         neighbours = matrix.diagonal(1)
         numbers[item.label] = {
             "cosines": matrix,
@@ -87,7 +95,17 @@ def relative_cosines(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Rende
     header = ["", "largest offset", "cosine of neighbours", f"all above {ALIKE} from offset"]
     marks = f"Cosines above {ALIKE} are black."
     table = markdown_table(header, lines, left=1)
-    return RenderedFigure(draw_panels(panels), numbers, [marks, table])
+    return RenderedFigure(draw_panels(cosine_panels(numbers)), numbers, [marks, table])
+
+
+def cosine_panels(numbers: Mapping[str, Any]) -> list[Panel]:
+    """Make the panels of Figure 6."""
+    panels = []
+    for label, one in numbers.items():
+        matrix, axes = one["cosines"], ("offset", "offset")
+        marked = matrix > one["threshold"]
+        panels.append(Panel(label, matrix, -(len(matrix) // 2), False, marked, axes, "cosine"))
+    return panels
 
 
 def fixed_waves(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:

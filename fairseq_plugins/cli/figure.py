@@ -66,12 +66,17 @@ def register(commands: Any) -> None:
     text += "figure 5 their results (default there: mini)"
     add("--scale", choices=SCALE_NAMES, help=text)
     add("--cpu", action="store_true", help="run on the CPU, even where there is a GPU")
+    text = "draw the maps of this figure in results/ again from their JSON, which needs no model"
+    add("--redraw", action="store_true", help=text)
     command.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> None:
     check_at_least(4, length=args.length)
     check_at_least(1, words=args.words)
+    if args.redraw:
+        _redraw(args)
+        return
     if args.number == OF_RESULTS:
         if args.checkpoint or args.data:
             raise OptionError(f"--checkpoint and --data must be left out with figure {OF_RESULTS}")
@@ -86,7 +91,7 @@ def _run(args: argparse.Namespace) -> None:
         else:
             title, paper, made = _of_checkpoints(args, asked)
     name = args.scale or ("trained" if asked else "untrained")
-    stem = args.output or ROOT / "results" / f"bert_figure{args.number}" / name
+    stem = args.output or _folder(args.number) / name
     write_figure(
         made,
         stem,
@@ -95,6 +100,25 @@ def _run(args: argparse.Namespace) -> None:
         command=f"fairseq-pe analyse {shlex.join(portable(args.command_line))}",
     )
     print(f"written: {from_root(stem)}.png, .svg, .json and .md")
+
+
+def _folder(number: int) -> Path:
+    """Return the folder of a figure's results."""
+    return ROOT / "results" / f"bert_figure{number}"
+
+
+def _redraw(args: argparse.Namespace) -> None:
+    for name in ("checkpoint", "data", "output", "length", "words", "scale"):
+        if getattr(args, name):
+            raise OptionError(f"--{name} must be left out with --redraw")
+    from fairseq_plugins.analysis.bert_figures import redraw
+
+    files = sorted(_folder(args.number).glob("*.json"))
+    if not files:
+        raise OptionError(f"--redraw must have a JSON in {from_root(_folder(args.number))}")
+    for file in files:
+        redraw(args.number, file)
+        print(f"drawn: {from_root(file.with_suffix(''))}.png and .svg")
 
 
 def _checkpoints(args: argparse.Namespace, converted: Path) -> list[tuple[str, Path, Path]]:

@@ -1,10 +1,20 @@
 """Pictures of matrices and lines: what is drawn can be told apart."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from fairseq_plugins.analysis.figure_files import Panel, draw_lines, draw_panels, grey_limits
+from fairseq_plugins.analysis.figure_files import (
+    Panel,
+    draw_lines,
+    draw_panels,
+    grey_limits,
+    read_numbers,
+    write_numbers,
+)
 
 
 def test_a_few_numbers_do_not_set_the_greys() -> None:
@@ -61,3 +71,28 @@ def test_marks_have_no_colour_of_the_scale() -> None:
     (colour,) = {tuple(one) for one in marks.to_rgba(marks.get_array()).reshape(-1, 4) if one[3]}
     scale = values.cmap(np.linspace(0, 1, 256))
     assert np.abs(scale - np.array(colour)).max(1).min() > 0.3
+
+
+def test_long_titles_stay_beside_each_other() -> None:
+    names = ["learnable_sinusoidal_learnable_sinusoidal_rpe: scores", "weights", "a", "b"]
+    picture = draw_panels([Panel(name, torch.eye(4)) for name in names])
+    FigureCanvasAgg(picture).draw()
+    boxes = [axis.title.get_window_extent() for axis in picture.axes if axis.get_title()]
+    bars = [axis.get_tightbbox() for axis in picture.axes if not axis.get_title()]
+    assert not any(
+        box.overlaps(other) for box in boxes for other in [*boxes, *bars] if other != box
+    )
+    assert boxes[0].x1 <= bars[0].x0
+
+
+def test_numbers_are_read_as_they_were_written(tmp_path: Path) -> None:
+    large = torch.linspace(0, 1, 80 * 80).double().view(80, 80)
+    large[0, 1] = float("-inf")
+    numbers = {"a": {"scores": large, "small": torch.eye(3), "by_offset": torch.ones(3), "n": 7}}
+    write_numbers(tmp_path / "mini.json", numbers)
+    found = read_numbers(tmp_path / "mini.json")["a"]
+    assert found["scores"][0, 1].isnan() and found["scores"][40, 40].item() == pytest.approx(
+        large[40, 40].item(), abs=1e-4
+    )
+    assert torch.equal(found["small"], torch.eye(3).double())
+    assert (found["by_offset"], found["n"]) == ([1.0, 1.0, 1.0], 7)

@@ -184,3 +184,32 @@ def test_a_path_may_have_an_equals_sign(tmp_path: Path) -> None:
         shown = "x=model=rope" if label else "model=rope"
         assert portable(["--checkpoint", word]) == ["--checkpoint", shown]
     assert figure._labelled("a=absent.pt") == ("a", Path("absent.pt"))
+
+
+def test_pictures_of_results_are_drawn_again_without_their_models(root: Path) -> None:
+    stem = root / "results" / "bert_figure6" / "untrained"
+    assert main(["analyse", "figure", "6", "--output", str(stem)]) == 0
+    page, picture = stem.with_suffix(".md"), stem.with_suffix(".png")
+    first = picture.read_bytes()
+    picture.unlink()
+    page.write_text("a page of its own")
+    assert main(["analyse", "figure", "6", "--redraw"]) == 0
+    assert abs(picture.stat().st_size - len(first)) < 0.1 * len(first)
+    assert page.read_text() == "a page of its own"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["6", "--scale", "mini"], "--scale must be left out with --redraw"),
+        (["6"], "--redraw must have a JSON in "),
+        (["4"], "--redraw must be left out with figure 4, which has no maps"),
+    ],
+)
+def test_what_cannot_be_drawn_again_is_an_error(
+    words: list[str], said: str, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder := root / "results" / "bert_figure4").mkdir(parents=True)
+    (folder / "mini.json").write_text("{}")
+    assert main(["analyse", "figure", *words, "--redraw"]) == 2
+    assert said in capsys.readouterr().err
