@@ -16,11 +16,11 @@ from fairseq_plugins.analysis.figure_inputs import (
 from fairseq_plugins.analysis.identical_words import Probe, draw_words, probe
 from fairseq_plugins.analysis.indicators import infinite, measure
 from fairseq_plugins.analysis.loaded_stacks import KINDS
-from fairseq_plugins.analysis.position_vectors import by_offset
+from fairseq_plugins.analysis.position_vectors import asymmetry, by_offset
 from fairseq_plugins.attention.softmax import SoftmaxAttention
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.tables import markdown_table
-from fairseq_plugins.papers.bert_families import COLUMNS, TABLE_7
+from fairseq_plugins.papers.bert_families import COLUMNS, MODEL_TYPES, TABLE_7
 
 # Labels of the scales, and of columns and rows.
 SCORE, WEIGHT_ROOT = "score", "square root of the weight"
@@ -54,7 +54,7 @@ def position_positions(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Ren
             loaded, tokens.to(next(loaded.model.parameters()).device)
         ).shares()
         numbers[item.label] = {"position_position": matrix, "shares_of_scores": shares}
-        lines.append([item.label, *(f"{share:.3f}" for share in shares.values())])
+        lines.append([item.label, *(f"{share:z.3f}" for share in shares.values())])
     require(lines, 9, "a checkpoint with an absolute encoding")
     header = ["", "word-word", "word-position", "position-word", "position-position", "rest"]
     return RenderedFigure(
@@ -96,6 +96,9 @@ def identical_words(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Render
             "weights": result.weights,
             "scores_by_offset": offsets,
             "band": band,
+            # Here, since the weights' rounding makes some pairs of far keys equal.
+            "metrics": measure(result.weights, result.loaded.num_bos, result.loaded.num_eos),
+            "asymmetry": asymmetry(result.weights),
             "relative": item.relative_kind(),
         }
         lines.append([item.label, str(result.words), f"{band:+.3f}"])
@@ -127,7 +130,7 @@ def families(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigur
     """Draw Figure 10 and Table 7: masked, causal and translation models."""
     numbers, lines = {}, []
     for name, printed in TABLE_7.items():
-        lines.append([f"{name} (paper)", "", *(_number(value) for value in printed)])
+        lines.append([f"{name} (paper)", MODEL_TYPES[name], *(_number(value) for value in printed)])
     for item, result in _probes(inputs, sizes, 10):
         loaded = result.loaded
         metrics = measure(result.weights, loaded.num_bos, loaded.num_eos)

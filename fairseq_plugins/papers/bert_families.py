@@ -15,3 +15,8 @@ TABLE_7 = {
     "GPT": (0.1019, 0.0044, 0.1114, 0.0070, float("inf")),
     "Machine Translation": (0.3540, 0.0841, 0.0214, 0.0002, 0.8074),
 }
+MODEL_TYPES = {
+    "BERT": "encoder only",
+    "GPT": "decoder only",
+    "Machine Translation": "encoder & decoder",
+}

@@ -100,6 +100,7 @@ def test_figure_9_has_the_terms_of_equation_7() -> None:
     assert sum(shares.values()) == pytest.approx(1) and abs(shares["rest"]) < 1e-9
     assert made.numbers["learned"]["position_position"].shape == (16, 16)
     assert "pooled over heads, queries and samples." in made.paragraphs[0]
+    assert "-0.000" not in made.paragraphs[-1]
     page = (ROOT / "results" / "bert_figure9" / "mini.md").read_text()
     assert made.paragraphs[0] in page
 
@@ -123,6 +124,9 @@ def test_figures_2_and_11_have_scores_beside_weights() -> None:
     assert own["scores_by_offset"].shape == (2 * 14 - 1,)
     torch.testing.assert_close(own["weights"].sum(1), torch.ones(16).double())
     assert own["scores"].sum(1).std() > 1e-4
+    # The JSON has the indicators of the page, which its rounded weights would not give.
+    assert f"({own['metrics']['monotonicity_20']:.3g})" in made.agreement
+    assert f"({own['asymmetry']:.3g})" in made.agreement
     with pytest.raises(ValueError, match="figure 11 needs a checkpoint"):
         make_figure(2, [untrained_input("sinusoidal")], SIZES)
 
@@ -137,7 +141,7 @@ def test_figure_10_has_all_three_families_and_the_papers_numbers() -> None:
     lines = made.paragraphs[-1].splitlines()
     (gpt,) = [line for line in lines if line.startswith("| **gpt** |")]
     assert gpt.endswith("| inf |")
-    (paper,) = [line for line in lines if line.startswith("| GPT (paper) |")]
+    (paper,) = [line for line in lines if line.startswith("| GPT (paper) | decoder only |")]
     assert paper.endswith("| 0.1019 | 0.0044 | 0.1114 | 0.0070 | inf |")
     assert all(len(numbers) == len(COLUMNS) for numbers in TABLE_7.values())
 
