@@ -47,6 +47,11 @@ WEIGHTS_NOTE = (
     "performances are the same: means over the seeds of Tables 3 and 4. Differences between the "
     "two come from the weights:"
 )
+NO_RUNS_NOTE = (
+    "The performances are means over the seeds of Tables 3 and 4, whose runs at this scale are not "
+    "among the results. A task on which no row beats what needs no model says nothing of the rows, "
+    "and so does a correlation with it."
+)
 MEASURES: dict[str, Callable[[Tensor, int], float]] = {
     "monotonicity": lambda weights, reach: monotonicity(weights, reach + 1),
     "direction balance": direction_balance,
@@ -140,8 +145,11 @@ def draw_by_offset(
         "the largest says less still."
     )
     header = ["property", "task", "furthest from 0", "at largest offset"]
-    beside = _beside_table_5(numbers, cells, scale)
-    parts = [summary, markdown_table(header, lines), WEIGHTS_NOTE, beside]
+    parts = [summary, markdown_table(header, lines)]
+    if any(cells.get(table) for table, _ in TASKS):
+        parts += [WEIGHTS_NOTE, _beside_table_5(numbers, cells, scale)]
+    else:
+        parts.append(NO_RUNS_NOTE)
     return RenderedFigure(draw_lines(panels, rule=0.0), numbers, parts, check_ranges(numbers))
 
 

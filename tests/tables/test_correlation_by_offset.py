@@ -81,3 +81,8 @@ def test_table_5_is_beside_what_these_weights_give() -> None:
     assert whole[1] == "-1.00" != whole[0]
     assert all(figure == table for figure, table in same)  # of one seed and the same weights
     assert "Direction balance" in made.agreement
+    # As where the runs of Tables 3 and 4 were taken out of the results.
+    del cells["bert_table3"]
+    left = draw_by_offset(made.numbers, cells, "mini").paragraphs
+    assert "are not among the results" in left[-1]
+    assert not any("figure / Table 5" in part or "weights" in part for part in left)
