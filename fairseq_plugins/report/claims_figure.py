@@ -21,6 +21,7 @@ _COLOURS = {
     Word.UNTESTED: "#dfe3e8",
 }
 _WIDEST = 92  # characters of a claim per line
+LINE = 0.38  # inches of a claim: three lines of its text
 _PAPERS: Any = {"color": "white", "markeredgecolor": "#3b4252", "zorder": 3}
 
 
@@ -36,7 +37,7 @@ def draw_claims(claims: Sequence[Claim], verdicts: Mapping[str, Verdict], stem: 
         for claim in claims
         if (verdict := verdicts[claim.name]).word == word and verdict.has_interval
     ]
-    picture = Picture(figsize=(11, 1.9 + 0.34 * len(shown)), layout="constrained")
+    picture = Picture(figsize=(11, 1.9 + LINE * len(shown)), layout="constrained")
     heights = [1.1, max(1.0, 0.45 * len(shown))]
     bar, lines = picture.subplots(2, 1, height_ratios=heights)
     parts = _stack(bar, 0, counts)
