@@ -82,12 +82,15 @@ class Translation(Experiment):
         return [_validate(training, checkpoint, gpus), *chain.from_iterable(decoded)]
 
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
+        loss = (
+            "Loss is the cross-entropy without label smoothing, in bits a piece; the paper's "
+            "caption names a validation loss, its table has none."
+        )
         return [
             f"Decoding: beam {DECODING.beam}, length penalty {DECODING.length_penalty}, of one "
             "checkpoint, not an average. BLEU is SacreBLEU of detokenised output against the raw "
             f"reference{_token_bleu(results)}.",
-            "Loss is the cross-entropy without label smoothing, in bits a piece; the paper's "
-            "caption names a validation loss, its table has none.",
+            *([loss] if any("valid_loss" in result["metrics"] for result in results) else []),
             "Linear: linear attention and the row's encoding in the encoder only, as in the paper; "
             "the decoder is Base's. Vanilla: the encoding in encoder and decoder.",
         ]

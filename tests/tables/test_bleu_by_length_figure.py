@@ -5,6 +5,7 @@ import json
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.papers.extrapolation import BUCKETS, bleu_metric
 from fairseq_plugins.papers.extrapolation import TRANSLATION_LENGTHS as TABLE
 from fairseq_plugins.report.figures import draw_figure, draw_panels
@@ -108,3 +109,11 @@ def test_nothing_is_said_of_one_bucket_or_of_none(make):
         == []
     )
     assert observations(JudgedTable.of(TABLE, [make("base")])) == []
+
+
+def test_the_page_of_a_table_without_losses_says_nothing_of_them(make):
+    made = make("base", 28.0)
+    (with_loss := make("base", 28.0))["metrics"]["valid_loss"] = 2.0
+    told = [" ".join(EXPERIMENTS["mt"].caption_notes([one])) for one in (made, with_loss)]
+    assert "Decoding: beam" in told[0] and "Loss is" not in told[0]
+    assert "Loss is the cross-entropy without label smoothing" in told[1]
