@@ -136,7 +136,7 @@ def draw_by_offset(
                 label = _label(table, metric)
                 curves[label] = ([float(x) for x, _ in known], [y for _, y in known])
                 furthest = max(known, key=lambda point: abs(point[1]))
-                lines.append([name, label, f"{furthest[1]:+.2f}", str(furthest[0])])
+                lines.append([name, label, f"{furthest[1]:+z.2f}", str(furthest[0])])
         panels.append((name, "largest offset", "Pearson's correlation over rows", curves))
     rows = numbers["rows"]
     summary = (
@@ -168,7 +168,7 @@ def _beside_table_5(numbers: Mapping[str, Any], cells: Mapping[str, Cells], scal
             pair = ("bert_table2", column), task
             found = over_rows(cells, *pair, "vanilla", numbers["rows"], scale).estimate
             both = numbers[f"{name}, {task[1]}"][index], None if found is None else found.effect
-            line.append(" / ".join(DASH if one is None else f"{one:+.2f}" for one in both))
+            line.append(" / ".join(DASH if one is None else f"{one:+z.2f}" for one in both))
         lines.append(line)
     return markdown_table(["figure / Table 5", *(_label(*task) for task in tasks)], lines, left=1)
 
@@ -192,19 +192,19 @@ def check_ranges(numbers: Mapping[str, Any]) -> str:
         name, _, task = key.partition(", ")
         if name == "direction balance" and (near := _within(numbers, key, 1, NEIGHBOURS)):
             most, far = max(near), _within(numbers, key, 1, max(numbers["reaches"]))[-1]
-            balance[task] = (most > max(BALANCED, far), f"{most:+.2f}, {far:+.2f}")
+            balance[task] = (most > max(BALANCED, far), f"{most:+z.2f}, {far:+z.2f}")
     return sentences(
         summarise(
             f"Monotonicity within {first} to {last} offsets correlates with span prediction by "
             f"less than {-CLOSELY} (the least in that range)",
-            {task: (min(middle[task]) < -CLOSELY, f"{min(middle[task]):+.2f}") for task in means},
+            {task: (min(middle[task]) < -CLOSELY, f"{min(middle[task]):+z.2f}") for task in means},
         ),
         ""
         if opposite is None
         else summarise(
-            f"There `{_OPPOSITE}` correlates the other way round (mean {opposite:+.2f}) from span "
+            f"There `{_OPPOSITE}` correlates the other way round (mean {opposite:+z.2f}) from span "
             "prediction (mean)",
-            {task: (own < 0 < opposite, f"{own:+.2f}") for task, own in means.items()},
+            {task: (own < 0 < opposite, f"{own:+z.2f}") for task, own in means.items()},
         ),
         summarise(
             f"Direction balance correlates by more than {BALANCED} within few offsets, and less "

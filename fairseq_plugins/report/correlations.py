@@ -71,7 +71,7 @@ def _number(own: Column, column: Column, found: Mapping[MetricPair, Correlated])
     return Number(
         paper=f"{printed.mean:+.{DIGITS}f}" if printed else "",
         paper_order=printed.mean if printed else None,
-        ours=f"{estimate.effect:+.{DIGITS}f}" if estimate else "",
+        ours=f"{estimate.effect:+z.{DIGITS}f}" if estimate else "",
         order=estimate.effect if estimate else None,
         sure=interval(estimate, DIGITS) if estimate else "",
         mark=estimate is not None and estimate.is_significant,
@@ -292,7 +292,7 @@ def _with_performances(
         if column.metric in PRINTED[RATIO]
     }
     return ", ".join(
-        f"{label} {one.effect:+.{DIGITS}f} ({interval(one, DIGITS)})"
+        f"{label} {one.effect:+z.{DIGITS}f} ({interval(one, DIGITS)})"
         for label, one in found.items()
         if one is not None
     )

@@ -88,8 +88,11 @@ def _affected(shares: Mapping[str, float]) -> str:
     most = [row for row, share in shares.items() if share >= MOST]
     few = [share for share in shares.values() if share < MOST]
     affected = [f"most queries of {_names(most)}"] if most else []
-    others = "any other row" if most else "a row"
-    affected += [f"at most {max(few):.0%} of the queries of {others}"] if few else []
+    if any(few):
+        others = "any other row" if most else "a row"
+        affected.append(f"at most {max(*few, 0.01):.0%} of the queries of {others}")
+    elif few:
+        affected.append("no query of any other row" if most else "no query")
     return f"At random inputs that decides for {' and '.join(affected)}."
 
 

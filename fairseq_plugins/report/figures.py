@@ -21,7 +21,7 @@ from fairseq_plugins.papers.tables import Figure, Table
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.dots import OF_DOTS
-from fairseq_plugins.report.panels import Panel, panels_of
+from fairseq_plugins.report.panels import Panel, four_digits, panels_of
 from fairseq_plugins.statistics.comparisons import deviation, gather, mean
 from fairseq_plugins.statistics.inference import Seeds
 from fairseq_plugins.statistics.judged import JudgedTable
@@ -110,7 +110,7 @@ def _draw_small(axis: Any, panel: Panel) -> None:
         ends = panel.scaled([(panel.rule, bottom), (panel.rule, top)])
         axis.add_collection(LineCollection(in_all(ends), colors="grey", linewidths=0.6))
     for (row, column), (label, points) in zip(places, panel.lines.items(), strict=True):
-        text = f"{label}  {points[-1][1]:.4g}"
+        text = f"{label}  {four_digits(points[-1][1])}"
         size = 7.5 * min(1, 27 / len(text))  # within its column
         axis.text(column + 0.03, row + 0.2, text, fontsize=size)
     first, last, low, high = panel.end_labels()

@@ -102,6 +102,11 @@ class Panel:
         return self.scaled([*((x, min(ys)) for x, ys in by_x.items()), *reversed(upper)])
 
 
+def four_digits(value: float) -> str:
+    """Format a number of a small panel to four digits, zeros included."""
+    return f"{value:#.4g}".rstrip(".")
+
+
 def _share(value: float, low: float, high: float, log: bool) -> float:
     """Return how far a value is from the low end of a scale, 1 at the high end."""
     if log:

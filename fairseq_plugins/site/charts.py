@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fairseq_plugins.report.panels import Panel
+from fairseq_plugins.report.panels import Panel, four_digits
 
 Points = Sequence[tuple[float, float]]
 Chart = dict[str, Any]
@@ -77,7 +77,7 @@ def small_multiples(panel: Panel) -> dict[str, Any]:
     cells = []
     for label, line in panel.lines.items():
         scaled = panel.scaled(line) or [(0.0, 1.0)]
-        cells.append((label, f"{line[-1][1]:.4g}", path(scaled), place(scaled)[-1]))
+        cells.append((label, four_digits(line[-1][1]), path(scaled), place(scaled)[-1]))
     reference = panel.lines.get(panel.reference)
     dashed = path(panel.scaled(reference)) if reference else ""
     band = path(panel.band())

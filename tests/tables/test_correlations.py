@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,10 @@ from scipy import stats
 from fairseq_plugins.papers import CLAIMS, PUBLISHED, TABLES
 from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PRINTED, PROPERTIES, ROWS
 from fairseq_plugins.report.claims_page import held_text, render_claims
-from fairseq_plugins.report.correlations import Correlations
+from fairseq_plugins.report.correlations import Correlations, grid
 from fairseq_plugins.statistics.comparisons import printed_cells
 from fairseq_plugins.statistics.correlations import correlate, over_rows
-from fairseq_plugins.statistics.inference import partial_correlation
+from fairseq_plugins.statistics.inference import Estimate, partial_correlation
 from fairseq_plugins.statistics.numbers import Numbers
 from fairseq_plugins.statistics.verdicts import judge
 
@@ -54,6 +55,14 @@ def test_row_none_would_make_correlations_large() -> None:
     with_none = over_rows(PAPER, *pair, "vanilla", ("none", *ROWS), "").estimate
     assert without is not None and with_none is not None
     assert abs(without.effect) < 0.4 < 0.8 < abs(with_none.effect)
+
+
+def test_a_correlation_near_0_has_no_minus() -> None:
+    pair = ("symmetry", "average")
+    near = replace(correlate(PAPER, "")[pair], estimate=Estimate(-0.001, -0.5, 0.5, 0.9))
+    found = {**correlate(PAPER, ""), pair: near}
+    shown = [n.ours for _, task, line in grid(found) if task.metric == "average" for n in line]
+    assert "+0.00" in shown and "-0.00" not in shown
 
 
 def test_every_property_meets_every_task() -> None:

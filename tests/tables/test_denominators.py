@@ -11,7 +11,7 @@ from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.report.denominators import _attention, denominators
+from fairseq_plugins.report.denominators import _affected, _attention, denominators
 from fairseq_plugins.report.render import render
 from fairseq_plugins.statistics.judged import JudgedTable
 
@@ -75,6 +75,19 @@ def test_the_authors_denominators_are_told(result):
     assert "max(sum, 0.5)" in said and "of the queries of a row." in said
     assert "2023: `rope`" in said
     assert "never negative" not in said and "kept at or above" not in said
+
+
+@pytest.mark.parametrize(
+    ("shares", "told"),
+    [
+        ([0.0], "for no query."),
+        ([0.7, 0.0], "for most queries of `0` and no query of any other row."),
+        ([0.001, 0.0], "for at most 1% of the queries of a row."),
+        ([0.004, 0.7, 0.42], "for most queries of `1` and at most 42% of the queries of any other"),
+    ],
+)
+def test_shares_are_not_rounded_to_none(shares, told):
+    assert told in _affected({str(i): share for i, share in enumerate(shares)})
 
 
 def test_without_linear_attention_nothing_is_said(result):

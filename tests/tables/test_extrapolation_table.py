@@ -353,7 +353,7 @@ def test_many_lines_are_small_multiples_inside_the_picture():
     FigureCanvasAgg(picture).draw()
     (axis,) = picture.axes
     labels = [text for text in axis.texts if text.get_text().startswith("row ")]
-    assert [text.get_text() for text in labels[:2]] == ["row 0  60", "row 1  61"]
+    assert [text.get_text() for text in labels[:2]] == ["row 0  60.00", "row 1  61.00"]
     boxes = [text.get_window_extent() for text in axis.texts]
     assert all(box.x0 >= 0 and box.x1 <= picture.bbox.x1 and box.y0 >= 0 for box in boxes)
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
