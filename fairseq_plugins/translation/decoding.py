@@ -1,6 +1,5 @@
 """Settings of beam search."""
 
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,13 +44,3 @@ class Decoding:
             "max_len_a": self.longer_ratio,
             "max_len_b": self.longer,
         }
-
-    def flags(self) -> list[str]:
-        """Return the flags of fairseq-generate, with joined subwords.
-
-        Its default batch size, a multiple of 8, would leave out the last sentences.
-        """
-        options = {**self.generation(), "max_tokens": self.max_tokens}
-        options["required_batch_size_multiple"] = 1
-        flags = ((f"--{name.replace('_', '-')}", str(value)) for name, value in options.items())
-        return [*itertools.chain.from_iterable(flags), "--remove-bpe"]

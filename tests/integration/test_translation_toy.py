@@ -35,6 +35,13 @@ MODELS = {
 }
 
 
+def generate(data: Path, checkpoint: Path) -> None:
+    """Run fairseq-generate with the translator's settings, on all sentences, joining subwords."""
+    settings = Decoding().generation() | {"max_tokens": 4000, "required_batch_size_multiple": 1}
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+    fairseq_generate(data, checkpoint, "--task", "translation", "--remove-bpe", *flags)
+
+
 @pytest.fixture(scope="session")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("translation") / "toy-mt"
@@ -99,7 +106,7 @@ def test_without_positions_it_cannot_be_learned(toy, tmp_path):
 def test_fairseq_generate_says_the_same(base, translator, toy, tmp_path, capsys):
     """Its tokens, detokenised, are what translating the raw text gives."""
     capsys.readouterr()
-    fairseq_generate(toy, base, "--task", "translation", *Decoding().flags())
+    generate(toy, base)
     output = tmp_path / "generated.txt"
     output.write_text(capsys.readouterr().out, encoding="utf-8")
     lines = read_text(toy / "raw" / f"test.{SOURCE}")
@@ -194,7 +201,7 @@ def test_another_dictionary_of_the_same_size_is_refused(base, toy, tmp_path):
     with pytest.raises(CheckpointError, match=r"dict\.qab\.txt must have"):
         Translator(checkpoint, folder, Decoding(), cpu=True)
     with pytest.raises(CheckpointError, match=r"dict\.qab\.txt must have"):
-        fairseq_generate(folder, checkpoint, "--task", "translation", *Decoding().flags())
+        generate(folder, checkpoint)
 
 
 def test_folders_and_models_of_something_else_are_refused(base, checkpoints, tmp_path):
