@@ -11,6 +11,8 @@ VARIABLE = "FAIRSEQ_PLUGINS_ENCODINGS"
 def own_encodings() -> dict[str, Path]:
     """Return the files that `VARIABLE` names, by the name of their module.
 
+    The variable is made absolute, since commands that this process starts may run in other folders.
+
     Raises OptionError: one is no Python file, or two have the same name.
     """
     files: dict[str, Path] = {}
@@ -23,4 +25,6 @@ def own_encodings() -> dict[str, Path]:
             )
         if files.setdefault(path.stem, path) != path:
             raise OptionError(f"`{VARIABLE}` must name {path.name} once, but names two such files")
+    if files:
+        os.environ[VARIABLE] = os.pathsep.join(map(str, files.values()))
     return files

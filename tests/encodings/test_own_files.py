@@ -57,6 +57,17 @@ print(type(pickle.loads(pickle.dumps(built))).__module__, sources(ROOT))
     assert digest != sources(ROOT), "results say that other code made them"
 
 
+def test_a_relative_path_is_that_of_the_first_process(
+    fade: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands of a table run in the root, wherever the table was started."""
+    monkeypatch.chdir(fade.parent)
+    monkeypatch.setenv(VARIABLE, fade.name)
+    assert own_encodings() == {"fade": fade}
+    monkeypatch.chdir(tmp_path.parent)
+    assert own_encodings() == {"fade": fade}
+
+
 def test_what_is_no_file_of_its_own_name_is_refused(
     fade: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
