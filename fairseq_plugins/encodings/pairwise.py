@@ -69,9 +69,20 @@ class OffsetBias(PositionEncoding):
         return self.bias_at(relative_positions(q_positions, k_positions), end)
 
     def bias_by_offset(self, end: int, device: torch.device) -> Tensor:
-        """Return the bias of the offsets 1 - ``end``, ..., ``end`` - 1: (H, 2 end - 1)."""
-        offsets = torch.arange(1 - end, end, device=device)
-        return self.bias_at(offsets.unsqueeze(0), end).squeeze(-2)
+        """Return the bias of the offsets 1 - ``end``, ..., ``end`` - 1: (H, 2 end - 1).
+
+        Raises:
+            ValueError: ``bias_at`` returns another shape, which a kernel would read out of bounds.
+        """
+        offsets = torch.arange(1 - end, end, device=device).unsqueeze(0)
+        bias, heads = self.bias_at(offsets, end), self.context.num_heads
+        if bias.shape not in ((heads, *offsets.shape), (1, *offsets.shape)):
+            raise ValueError(
+                f"`bias_at` of the encoding {self.label!r} must be ({heads} or 1, 1, "
+                f"{2 * end - 1}) for offsets {tuple(offsets.shape)}, but is {tuple(bias.shape)} "
+                "instead."
+            )
+        return bias.squeeze(-2).expand(heads, -1)
 
     def pairwise_bias(self, q_positions: Tensor, k_positions: Tensor, end: int) -> PairwiseBias:
         """Gather the bias from ``bias_by_offset``, which also adds up gradients by offset."""

@@ -7,7 +7,8 @@ from torch.nn.attention import flex_attention as of_torch
 
 from fairseq_plugins.attention import PositionalMultiheadAttention, build_attention, flex
 from fairseq_plugins.attention.positions import CrossPositions, Positions
-from fairseq_plugins.encodings import build_encoding
+from fairseq_plugins.encodings import EncodingContext, build_encoding
+from fairseq_plugins.encodings.pairwise import OffsetBias
 from fairseq_plugins.kernels.flex import BLOCK, block_mask
 
 BIASES = ("alibi", "fire", "kerple_log", "kerple_power", "sandwich", "scalar", "t5")
@@ -84,6 +85,32 @@ def test_a_bias_by_pairs_is_the_dense_one(switch, name, causal):
         lambda: attention(q, k, v, q_positions=at, k_positions=at, key_padding_mask=padded)[0],
     )
     torch.testing.assert_close(pairwise, dense, rtol=1e-5, atol=1e-5)
+
+
+class Distance(OffsetBias):
+    """A bias of the user's own, (rows, T, S)."""
+
+    rows = 1
+
+    def bias_at(self, offsets, end):
+        return -offsets.abs().float().unsqueeze(-3).expand(*offsets.shape[:-2], self.rows, -1, -1)
+
+
+@torch.no_grad()
+def test_a_bias_has_a_row_for_each_head_or_one_for_all(switch):
+    """The kernel does not check its indices."""
+    encoding = Distance(EncodingContext(num_heads=HEADS, head_dim=DIM, embed_dim=HEADS * DIM))
+    attention = build_attention("vanilla", encoding, num_heads=HEADS, head_dim=DIM, causal=False)
+    x, at = draw(), Positions.of(None, LENGTH).index
+    dense, pairwise = both_ways(
+        switch, lambda: attention(x, x, x, q_positions=at, k_positions=at)[0]
+    )
+    torch.testing.assert_close(pairwise, dense, rtol=1e-5, atol=1e-5)
+    encoding.rows = HEADS + 1
+    with pytest.raises(
+        ValueError, match=rf"`bias_at` .* must be \({HEADS} or 1, 1, .* but is \(3, "
+    ):
+        attention(x, x, x, q_positions=at, k_positions=at)
 
 
 @torch.no_grad()
