@@ -117,6 +117,6 @@ def write_data(name: str, folder: Path) -> Path:
     if name == TRANSLATION:
         (folder / "codes").write_text("#version: 0.2\na b\n")
     builder = MMapIndexedDatasetBuilder(str(folder / "valid.bin"), dtype=np.uint16)
-    builder.add_item(torch.arange(4, 9).repeat(3))
+    builder.add_item(torch.arange(4, 9).repeat(4))
     builder.finalize(str(folder / "valid.idx"))
     return folder

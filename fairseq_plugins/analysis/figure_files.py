@@ -49,6 +49,7 @@ class Panel:
         marked: (N, M) bool, entries drawn in black.
         axes: labels of columns and rows.
         unit: label of the scale.
+        limits: ends of the scale; None for those of the matrix.
     """
 
     title: str
@@ -58,6 +59,7 @@ class Panel:
     marked: Tensor | None = None
     axes: tuple[str, str] = ("", "")
     unit: str = ""
+    limits: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class RenderedFigure:
 
 
 def write_figure(
-    figure: RenderedFigure, stem: Path, *, title: str, paper: str, command: str
+    figure: RenderedFigure, stem: Path, *, title: str, caption: str, command: str
 ) -> None:
     """Write ``stem``.png, .svg, .json and .md.
 
@@ -88,7 +90,7 @@ def write_figure(
         figure: the figure.
         stem: path without a suffix.
         title: title of the page.
-        paper: the paper's observation.
+        caption: the measurement, or the paper's observation; one line.
         command: the command that makes the figure.
     """
     save_picture(figure.picture, stem)
@@ -101,7 +103,6 @@ def write_figure(
     )
     models = [bullets(figure.models)] if figure.models else []
     origin = provenance_section(*models, files, *figure_site_link(stem))
-    caption = f"**The paper found**: {paper}"
     page = Page(title, caption, [*result, *figure.paragraphs], [origin])
     page.write(with_ending(stem, ".md"))
 
@@ -188,7 +189,8 @@ def draw_panels(
         matrix = panel.matrix.numpy()
         finite = matrix[np.isfinite(matrix)]
         reach = float(np.abs(finite).max()) or 1.0
-        least, most = grey_limits(finite) if panel.dark else (-reach, reach)
+        own = grey_limits(finite) if panel.dark else (-reach, reach)
+        least, most = panel.limits or own
         down_to, right_to = (panel.first + size - 0.5 for size in matrix.shape)
         extent = (panel.first - 0.5, right_to, down_to, panel.first - 0.5)
         image = axis.imshow(
@@ -209,6 +211,7 @@ def draw_panels(
         axis.set_xlabel(panel.axes[0], fontsize=9)
         axis.set_ylabel(panel.axes[1], fontsize=9)
         axis.tick_params(labelsize=9)
+        axis.locator_params(integer=True)
         beyond = bool(finite.min() < least), bool(finite.max() > most)
         bar = picture.colorbar(image, ax=axis, shrink=0.8, extend=_ARROWS[beyond])
         bar.ax.tick_params(labelsize=8)

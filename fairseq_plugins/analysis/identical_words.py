@@ -10,12 +10,11 @@ from typing import Any
 import torch
 from fairseq import utils
 from fairseq.data import Dictionary
-from torch import Tensor, nn
+from torch import Tensor
 
 from fairseq_plugins.analysis import LENGTH, WORDS
 from fairseq_plugins.analysis.loaded_stacks import LoadedStack
-from fairseq_plugins.analysis.softmax_inputs import RecordedSoftmax
-from fairseq_plugins.attention.softmax import SoftmaxAttention
+from fairseq_plugins.analysis.softmax_inputs import RecordedSoftmax, recorded_heads
 from fairseq_plugins.common.dictionaries import MASK
 from fairseq_plugins.common.errors import OptionError
 
@@ -140,35 +139,18 @@ def first_layer_attention(loaded: LoadedStack, tokens: Tensor) -> FirstLayerAtte
     Raises:
         ValueError: an attention without weights.
     """
-    attention = loaded.stack.layers[0].self_attn
-    if not isinstance(attention.attention, SoftmaxAttention):
-        raise ValueError(
-            f"`attention_type` must be 'vanilla', but is {attention.attention.name!r}: only "
-            "softmax attention has a weight for each pair of words."
-        )
-    queries: list[Tensor] = []
-
-    def request_weights(
-        module: nn.Module, args: Any, options: dict[str, Any]
-    ) -> tuple[Any, dict[str, Any]]:
-        query = options["query"] if "query" in options else args[0]
-        queries.append(query.transpose(0, 1))
-        return args, {**options, "need_weights": True}
+    attention = loaded.softmax_attentions()[0]
 
     def stop(*_: Any) -> None:
         raise _FirstLayerDone  # the other layers would take most of the time
 
-    hooks = (
-        attention.register_forward_pre_hook(request_weights, with_kwargs=True),
-        attention.register_forward_hook(stop),
-    )
-    with RecordedSoftmax() as recorded:
+    with RecordedSoftmax() as recorded, recorded_heads([attention]) as heads:
+        hook = attention.register_forward_hook(stop)
         try:
             loaded.run(tokens)
         except _FirstLayerDone:
             pass
         finally:
-            for hook in hooks:
-                hook.remove()
-    (inputs,), (scores, weights) = queries, recorded.found[-1]
+            hook.remove()
+    (inputs, _), (scores, weights) = heads[attention], recorded.found[-1]
     return FirstLayerAttention(weights, scores, inputs, attention)

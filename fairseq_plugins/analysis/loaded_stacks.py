@@ -1,16 +1,20 @@
-"""Trained models with the stack that reads sentences; for a translation model, the encoder."""
+"""Trained models with the stack that reads sentences; for a translation model, the encoder.
+
+Shapes: B batch, T positions, C features.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from fairseq.data import Dictionary
+from torch import Tensor
 
 import fairseq_plugins.registration  # noqa: F401  (classes that checkpoints name)
+from fairseq_plugins.attention.softmax import SoftmaxAttention
 from fairseq_plugins.common.dictionaries import MASK
-from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.vocabulary import (
     DECODER_TABLE,
     ROBERTA_TABLE,
@@ -33,6 +37,8 @@ TASKS = {
     TRANSLATION: ("translation",),
 }
 KINDS = {ROBERTA: "encoder only", LM: "decoder only", TRANSLATION: "encoder & decoder"}
+# Attentions of a model: of its layers, or of a translation model's decoder to itself or the source.
+SITES = {ROBERTA: ("encoder",), LM: ("decoder",), TRANSLATION: ("encoder", "decoder", "cross")}
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,7 @@ class LoadedStack:
         dictionary: the dictionary of its input.
         num_bos: number of <s> before a sentence, 0 or 1.
         num_eos: number of </s> after a sentence, 0 or 1.
+        languages: source and target of a translation model.
     """
 
     family: str
@@ -54,6 +61,7 @@ class LoadedStack:
     dictionary: Dictionary
     num_bos: int
     num_eos: int
+    languages: tuple[str, ...] = ()
 
     @property
     def is_causal(self) -> bool:
@@ -64,14 +72,37 @@ class LoadedStack:
         """The longest sequence that the model accepts."""
         return int(self.stack.max_positions())
 
-    def run(self, tokens: torch.Tensor) -> None:
-        """Run tokens (B, T) through the stack."""
+    def run(self, tokens: Tensor) -> list[Tensor]:
+        """Run tokens (B, T) through the stack; return the layers' input and outputs (T, B, C)."""
         if self.family == ROBERTA:
-            self.model.encoder(tokens, features_only=True)
-        elif self.family == LM:
-            self.model.decoder.extract_features(tokens, None)
-        else:
-            self.model.encoder(tokens, src_lengths=tokens.ne(self.dictionary.pad()).sum(1))
+            _, extra = self.model.encoder(tokens, features_only=True, return_all_hiddens=True)
+            return list(extra["inner_states"])
+        if self.family == LM:
+            return list(self.model.decoder.extract_features(tokens, None)[1]["inner_states"])
+        lengths = tokens.ne(self.dictionary.pad()).sum(1)
+        found = self.model.encoder(tokens, src_lengths=lengths, return_all_hiddens=True)
+        return list(found["encoder_states"])
+
+    def softmax_attentions(self, site: str = "") -> list[Any]:
+        """Return the attention of each layer, at a site of `SITES`, by default of the stack.
+
+        Raises:
+            ValueError: the model has no such site, or attention without weights.
+        """
+        site, sites = site or SITES[self.family][0], SITES[self.family]
+        if site not in sites:
+            raise OptionError(f"`site` must be among {', '.join(sites)}, but is {site}")
+        stack = self.stack if site == "encoder" else self.model.decoder
+        found = [
+            layer.encoder_attn if site == "cross" else layer.self_attn for layer in stack.layers
+        ]
+        for attention in found:
+            if not isinstance(attention.attention, SoftmaxAttention):
+                raise ValueError(
+                    f"`attention_type` must be 'vanilla', but is {attention.attention.name!r}: "
+                    "only softmax attention has a weight for each pair of words."
+                )
+        return found
 
 
 def wrap_model(
@@ -115,7 +146,9 @@ def load_stack(checkpoint: Path, data: Path, *, cpu: bool = False) -> LoadedStac
     if family == ROBERTA:
         dictionary.add_symbol(MASK)
     has_bos = bool(getattr(config.task, "add_bos_token", False))
-    return wrap_model(family, model, dictionary, has_bos=has_bos)
+    found = wrap_model(family, model, dictionary, has_bos=has_bos)
+    languages = languages_of(state, checkpoint, data) if family == TRANSLATION else ()
+    return replace(found, languages=languages)
 
 
 def _find_vocabularies(

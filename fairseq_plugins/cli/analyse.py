@@ -4,12 +4,14 @@ import argparse
 from types import ModuleType
 
 from fairseq_plugins.cli import (
+    attention_command,
     awareness_command,
     correlations,
     extrapolation_command,
     figure,
     identical_words_command,
     picture_command,
+    similarity_command,
 )
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
@@ -18,6 +20,8 @@ from fairseq_plugins.common.parser import Parser
 COMMANDS: tuple[ModuleType, ...] = (
     extrapolation_command,
     picture_command,
+    attention_command,
+    similarity_command,
     identical_words_command,
     awareness_command,
     correlations,

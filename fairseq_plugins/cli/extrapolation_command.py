@@ -2,13 +2,16 @@
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.cli.analysis_options import (
+    add_checkpoint,
+    add_seed_and_device,
+    check_checkpoint,
+)
 from fairseq_plugins.cli.evaluate import add_adaptation
 from fairseq_plugins.common.errors import checkpoint_given_by
-from fairseq_plugins.common.option_types import factors, parse_seed
-from fairseq_plugins.data.options import check_file, check_folder
+from fairseq_plugins.common.option_types import factors
 
 LENGTHS, TOKENS = "1x,2x,4x,8x", 32768
 
@@ -18,17 +21,14 @@ def register(commands: Any) -> None:
     summary = "the losses of a checkpoint at multiples of its training length, as JSON"
     command = commands.add_parser("extrapolation", help=summary, description=summary)
     add = command.add_argument
-    text = "checkpoint of a language model"
-    add("--path", type=Path, required=True, metavar="CHECKPOINT", help=text)
-    add("--data", type=Path, required=True, metavar="DIR", help="data folder")
+    add_checkpoint(command, "checkpoint of a language model", "data folder")
     add("--split", default="test", help="train, valid or test (default: test)")
     text = f"multiples of the training length (default: {LENGTHS})"
     add("--lengths", type=factors, default=LENGTHS, metavar="1x,2x", help=text)
     text = f"tokens to read from the start of the split (default: {TOKENS})"
     add("--tokens", type=int, default=TOKENS, metavar="N", help=text)
-    add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
     add_adaptation(command)
-    add("--cpu", action="store_true", help="run on the CPU, even where there is a GPU")
+    add_seed_and_device(command)
     command.set_defaults(run=_run)
 
 
@@ -47,8 +47,7 @@ def _run(args: argparse.Namespace) -> None:
         device=str(choose_device(cpu=args.cpu)),
         adaptation=Adaptation(args.encoding, args.options, args.grow_table),
     )
-    check_file(args.path, "--path")
-    check_folder(args.data, "--data")
+    check_checkpoint(args)
     with checkpoint_given_by("--path"):
         found = measure(options, args.lengths, args.tokens)
     print(json.dumps(found))

@@ -7,10 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairseq_plugins.cli.analysis_options import (
+    add_seed_and_device,
+    describe_training,
+    labelled,
+    write_analysis,
+)
 from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import OptionError, checkpoint_given_by
-from fairseq_plugins.common.option_types import new_file, parse_seed
-from fairseq_plugins.common.provenance import portable
+from fairseq_plugins.common.option_types import new_file
 from fairseq_plugins.common.root import ROOT, data_folder, from_root
 from fairseq_plugins.data.options import check_at_least, check_folder
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
@@ -61,11 +66,10 @@ def register(commands: Any) -> None:
     add("--length", type=int, metavar="T", help=text)
     text = "number of words to average over (default: 100, as in Appendix J)"
     add("--words", type=int, metavar="N", help=text)
-    add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
     text = "use the tables' models in checkpoints/ at this scale, in place of --checkpoint; for "
     text += "figure 5 their results (default there: mini)"
     add("--scale", choices=SCALE_NAMES, help=text)
-    add("--cpu", action="store_true", help="run on the CPU, even where there is a GPU")
+    add_seed_and_device(command)
     text = "draw the maps of this figure in results/ again from their JSON, which needs no model"
     add("--redraw", action="store_true", help=text)
     command.set_defaults(run=_run)
@@ -83,23 +87,14 @@ def _run(args: argparse.Namespace) -> None:
         args.scale = args.scale or SCALE
     with tempfile.TemporaryDirectory() as converted:
         asked = _checkpoints(args, Path(converted))
-        # Here, since these take seconds, which --help must not.
-        from fairseq_plugins.analysis.figure_files import write_figure
-
         if args.number == OF_RESULTS:
             title, paper, made = _of_results(args.scale)
         else:
             title, paper, made = _of_checkpoints(args, asked)
     name = args.scale or ("trained" if asked else "untrained")
     stem = args.output or _folder(args.number) / name
-    write_figure(
-        made,
-        stem,
-        title=f"On Position Embeddings in BERT, Figure {args.number}: {title}",
-        paper=paper,
-        command=f"fairseq-pe analyse {shlex.join(portable(args.command_line))}",
-    )
-    print(f"written: {from_root(stem)}.png, .svg, .json and .md")
+    title = f"On Position Embeddings in BERT, Figure {args.number}: {title}"
+    write_analysis(made, stem, args, title=title, caption=f"**The paper found**: {paper}")
 
 
 def _folder(number: int) -> Path:
@@ -127,18 +122,13 @@ def _checkpoints(args: argparse.Namespace, converted: Path) -> list[tuple[str, P
         if args.checkpoint or args.data:
             raise OptionError("--scale must be left out where --checkpoint is given")
         return _of_tables(args.number, args.scale)
-    found = []
-    for word in args.checkpoint:
-        label, file = _labelled(word)
-        found.append((label or file.parent.name or file.stem, file))
-    if len({label for label, _ in found}) < len(found):
-        raise OptionError("--checkpoint must have a LABEL of its own each time")
-    for label, path in found:
+    found = labelled(args.checkpoint)
+    for label, path in found.items():
         if not path.exists():
             raise OptionError(
                 f"--checkpoint must be an existing file or folder, but {label} is {path}"
             )
-    published = {label: path for label, path in found if path.is_dir()}
+    published = {label: path for label, path in found.items() if path.is_dir()}
     of_files = len(found) - len(published)
     folders = args.data * of_files if len(args.data) == 1 and of_files else args.data
     if found and len(folders) != of_files:
@@ -153,14 +143,8 @@ def _checkpoints(args: argparse.Namespace, converted: Path) -> list[tuple[str, P
         (label, *_published(path, converted / str(index)))
         if label in published
         else (label, path, next(data))
-        for index, (label, path) in enumerate(found)
+        for index, (label, path) in enumerate(found.items())
     ]
-
-
-def _labelled(word: str) -> tuple[str, Path]:
-    """Split [LABEL=]PATH; a path that is there may have a `=` of its own."""
-    label, equals, path = word.partition("=")
-    return (label, Path(path)) if equals and not Path(word).exists() else ("", Path(word))
 
 
 def _published(folder: Path, converted: Path) -> tuple[Path, Path]:
@@ -294,37 +278,8 @@ def _of_checkpoints(
     sizes = FigureSizes(args.length, args.words, args.seed)
     made = make_figure(args.number, subjects, sizes)
     if asked:
-        made = replace(made, models=[_described(label, path) for label, path, _ in asked])
+        made = replace(made, models=[describe_training(label, path) for label, path, _ in asked])
     return figure.title, figure.paper, made
-
-
-def _described(label: str, path: Path) -> str:
-    """Describe a model and its training, as its checkpoint records them."""
-    from fairseq_plugins.common.checkpoints import read_checkpoint
-
-    state = read_checkpoint(path)
-    model = state["cfg"]["model"]
-    side = "encoder" if "encoder_layers" in model else "decoder"
-    encoding = model["position_encoding"] + (
-        f" ({model['position_encoding_options']})" if model["position_encoding_options"] else ""
-    )
-    return (
-        f"{label}: `{model['_name']}`, {model[f'{side}_layers']} layers of "
-        f"{model[f'{side}_embed_dim']} features, {model[f'{side}_attention_heads']} heads, "
-        f"{encoding}; {_trained(state)}"
-    )
-
-
-def _trained(state: dict[str, Any]) -> str:
-    """Describe data and length of the training; converted checkpoints do not record them."""
-    cfg, history = state["cfg"], state.get("optimizer_history") or [{}]
-    updates = history[-1].get("num_updates")
-    if not updates:
-        return "its checkpoint does not say how it was trained"
-    length = cfg["task"].get("tokens_per_sample")
-    words = [Path(cfg["task"]["data"]).name, f"{updates:,} updates"]
-    words[-1] += f" of samples of {length}" if length else ""
-    return ", ".join(filter(None, (*words, f"seed {cfg['common']['seed']}")))
 
 
 def _of_results(scale: str) -> tuple[str, str, Any]:

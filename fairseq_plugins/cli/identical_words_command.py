@@ -2,14 +2,18 @@
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.analysis import LENGTH, WORDS
+from fairseq_plugins.cli.analysis_options import (
+    add_checkpoint,
+    add_seed_and_device,
+    check_checkpoint,
+)
 from fairseq_plugins.common.errors import checkpoint_given_by
 from fairseq_plugins.common.files import writing
-from fairseq_plugins.common.option_types import new_file, parse_seed
-from fairseq_plugins.data.options import check_at_least, check_file, check_folder
+from fairseq_plugins.common.option_types import new_file
+from fairseq_plugins.data.options import check_at_least
 
 
 def register(commands: Any) -> None:
@@ -23,24 +27,20 @@ def register(commands: Any) -> None:
         "under `infinite`.",
     )
     add = command.add_argument
-    text = "checkpoint of any model of this package"
-    add("--path", type=Path, required=True, metavar="CHECKPOINT", help=text)
-    add("--data", type=Path, required=True, metavar="DIR", help="data folder with the dictionaries")
+    add_checkpoint(command)
     add("--output", type=new_file, metavar="FILE", help="also write the weights (T, T) as .npy")
     text = f"number of words to draw (default: {WORDS})"
     add("--words", type=int, default=WORDS, metavar="N", help=text)
     longest = f"tokens of a sentence (default: {LENGTH}, or the model's longest input if shorter)"
     add("--length", type=int, metavar="N", help=longest)
-    add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
-    add("--cpu", action="store_true", help="run on the CPU, even where there is a GPU")
+    add_seed_and_device(command)
     command.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> None:
     check_at_least(1, words=args.words)
     check_at_least(4, length=args.length)
-    check_file(args.path, "--path")
-    check_folder(args.data, "--data")
+    check_checkpoint(args)
     import numpy as np  # here, since these take seconds, which --help must not
 
     from fairseq_plugins.analysis.identical_words import probe

@@ -159,7 +159,7 @@ def test_files_are_the_same_each_time(tmp_path) -> None:
     for folder in ("one", "two"):
         stem = tmp_path / folder / "x.1"
         made = make_figure(11, [subject], SIZES)
-        write_figure(made, stem, title="T", paper="P", command="C")
+        write_figure(made, stem, title="T", caption="P", command="C")
         contents.append({path.name: path.read_bytes() for path in stem.parent.iterdir()})
     assert contents[0] == contents[1]
     assert set(contents[0]) == {"x.1.png", "x.1.svg", "x.1.json", "x.1.md"}

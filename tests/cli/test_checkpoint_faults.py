@@ -202,6 +202,16 @@ READERS = {
 # These read them as those above do.
 ALSO = {
     "identical-words": Reader(LM, "--path", _analyse("identical-words --path")),
+    "attention": Reader(
+        LM,
+        "--path",
+        _analyse("attention --split valid --length 5 --samples 1 --output x --path"),
+    ),
+    "similarity": Reader(
+        LM,
+        "--checkpoint",
+        _analyse("similarity --split valid --length 5 --output x --checkpoint"),
+    ),
     "extrapolation": Reader(
         LM, "--path", _analyse("extrapolation --path", "--lengths", "1x", "--split", "valid")
     ),

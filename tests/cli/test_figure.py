@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.__main__ import main
-from fairseq_plugins.cli import figure
+from fairseq_plugins.cli import analysis_options, figure
 from fairseq_plugins.cli.table_options import get_parser
 from fairseq_plugins.common.provenance import portable
 from fairseq_plugins.papers import TABLES
@@ -120,12 +120,12 @@ def test_another_number_is_refused_and_figure_7_has_its_command(
 def test_a_page_says_of_a_training_what_the_checkpoint_does() -> None:
     cfg = {"task": {"data": "data/x", "tokens_per_sample": 64}, "common": {"seed": 2}}
     trained = {"cfg": cfg, "optimizer_history": [{"num_updates": 1500}]}
-    assert figure._trained(trained) == "x, 1,500 updates of samples of 64, seed 2"
+    assert analysis_options._trained(trained) == "x, 1,500 updates of samples of 64, seed 2"
     tuned = {**trained, "cfg": {**cfg, "task": {"data": "data/x"}}}
-    assert figure._trained(tuned) == "x, 1,500 updates, seed 2"
+    assert analysis_options._trained(tuned) == "x, 1,500 updates, seed 2"
     # A converted one, whose data is the folder that it is in.
     converted = {"cfg": {**cfg, "task": {"data": ".", "tokens_per_sample": 64}}}
-    assert figure._trained(converted) == "its checkpoint does not say how it was trained"
+    assert analysis_options._trained(converted) == "its checkpoint does not say how it was trained"
 
 
 def test_data_is_looked_for_where_all_data_is(tmp_path, monkeypatch):
@@ -179,11 +179,11 @@ def test_a_folder_needs_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_a_path_may_have_an_equals_sign(tmp_path: Path) -> None:
     """As folders of Hydra's sweeps have."""
     folder = write_bert_folder(tmp_path / "model=rope")
-    for word, label in ((f"x={folder}", "x"), (str(folder), "")):
-        assert figure._labelled(word) == (label, folder)
-        shown = "x=model=rope" if label else "model=rope"
+    for word, label in ((f"x={folder}", "x"), (str(folder), tmp_path.name)):
+        assert analysis_options.labelled([word]) == {label: folder}
+        shown = "x=model=rope" if label == "x" else "model=rope"
         assert portable(["--checkpoint", word]) == ["--checkpoint", shown]
-    assert figure._labelled("a=absent.pt") == ("a", Path("absent.pt"))
+    assert analysis_options.labelled(["a=absent.pt"]) == {"a": Path("absent.pt")}
 
 
 def test_pictures_of_results_are_drawn_again_without_their_models(root: Path) -> None:

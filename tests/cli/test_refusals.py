@@ -51,6 +51,8 @@ NEEDED = {
     "completion": "bash",
     "analyse extrapolation": "--path x.pt --data .",
     "analyse identical-words": "--path x.pt --data .",
+    "analyse attention": "--path x.pt --data .",
+    "analyse similarity": "--checkpoint x.pt --data .",
     "analyse figure": "1",
 }
 # Command, words, and what the line must have.
@@ -122,6 +124,10 @@ CASES = [
     ("analyse extrapolation", "--path x --data . --lengths 2", "must be like 1x,2x"),
     ("analyse extrapolation", "--path x --data . --lengths 0x", "must be like 1x,2x"),
     ("analyse identical-words", "--path absent --data .", "--path must be an existing file"),
+    ("analyse attention", "--path absent --data .", "--path must be an existing file"),
+    ("analyse attention", "--path x --data . --heads 0", "--heads must be numbers from 1 on"),
+    ("analyse similarity", "--checkpoint absent --data .", "--checkpoint must be an existing file"),
+    ("analyse similarity", "--checkpoint y/x --checkpoint y/z --data .", "LABEL of its own"),
     ("analyse extrapolation", "--path absent --data .", "--path must be an existing file"),
     ("analyse figure", "2 --checkpoint a=absent", "--checkpoint must be an existing file or"),
     ("analyse figure", "2 --checkpoint short.txt --data absent", "--data must be an existing"),

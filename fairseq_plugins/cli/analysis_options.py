@@ -1,0 +1,94 @@
+"""Options, checkpoints and files that the commands of `fairseq-pe analyse` share."""
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairseq_plugins.common.errors import OptionError
+from fairseq_plugins.common.option_types import parse_seed
+from fairseq_plugins.common.provenance import portable
+from fairseq_plugins.common.root import from_root
+from fairseq_plugins.data.options import check_file, check_folder
+
+if TYPE_CHECKING:
+    from fairseq_plugins.analysis.figure_files import RenderedFigure
+
+OF_ANY = "checkpoint of any model of this package"
+WITH_DICTIONARIES = "data folder with the dictionaries"
+
+
+def add_checkpoint(command: argparse.ArgumentParser, text: str = OF_ANY, data: str = "") -> None:
+    """Add --path and --data, each with its help."""
+    add = command.add_argument
+    add("--path", type=Path, required=True, metavar="CHECKPOINT", help=text)
+    add("--data", type=Path, required=True, metavar="DIR", help=data or WITH_DICTIONARIES)
+
+
+def add_seed_and_device(command: argparse.ArgumentParser) -> None:
+    """Add --seed and --cpu."""
+    command.add_argument("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
+    text = "run on the CPU, even where there is a GPU"
+    command.add_argument("--cpu", action="store_true", help=text)
+
+
+def check_checkpoint(args: argparse.Namespace) -> None:
+    """Check that --path is a file and --data a folder."""
+    check_file(args.path, "--path")
+    check_folder(args.data, "--data")
+
+
+def labelled(words: Sequence[str]) -> dict[str, Path]:
+    """Return the path of each [LABEL=]PATH by its label, by default the name of its folder."""
+    found = {}
+    for word in words:
+        label, equals, rest = word.partition("=")
+        # A path that is there may have a `=` of its own.
+        is_labelled = equals and not Path(word).exists()
+        path = Path(rest) if is_labelled else Path(word)
+        found[(label if is_labelled else "") or path.parent.name or path.stem] = path
+    if len(found) < len(words):
+        raise OptionError("--checkpoint must have a LABEL of its own each time")
+    return found
+
+
+def describe_training(label: str, path: Path) -> str:
+    """Describe a model and its training, as its checkpoint records them."""
+    from fairseq_plugins.common.checkpoints import read_checkpoint
+
+    state = read_checkpoint(path)
+    model = state["cfg"]["model"]
+    side = "encoder" if "encoder_layers" in model else "decoder"
+    encoding = model["position_encoding"] + (
+        f" ({model['position_encoding_options']})" if model["position_encoding_options"] else ""
+    )
+    return (
+        f"{label}: `{model['_name']}`, {model[f'{side}_layers']} layers of "
+        f"{model[f'{side}_embed_dim']} features, {model[f'{side}_attention_heads']} heads, "
+        f"{encoding}; {_trained(state)}"
+    )
+
+
+def _trained(state: dict[str, Any]) -> str:
+    """Describe data and length of the training; converted checkpoints do not record them."""
+    cfg, history = state["cfg"], state.get("optimizer_history") or [{}]
+    updates = history[-1].get("num_updates")
+    if not updates:
+        return "its checkpoint does not say how it was trained"
+    length = cfg["task"].get("tokens_per_sample")
+    words = [Path(cfg["task"]["data"]).name, f"{updates:,} updates"]
+    words[-1] += f" of samples of {length}" if length else ""
+    return ", ".join(filter(None, (*words, f"seed {cfg['common']['seed']}")))
+
+
+def write_analysis(
+    figure: "RenderedFigure", stem: Path, args: argparse.Namespace, *, title: str, caption: str
+) -> None:
+    """Write a figure with the typed command, and print its files."""
+    # Here, since this takes seconds, which --help must not.
+    from fairseq_plugins.analysis.figure_files import write_figure
+
+    command = f"fairseq-pe analyse {shlex.join(portable(args.command_line))}"
+    write_figure(figure, stem, title=title, caption=caption, command=command)
+    print(f"written: {from_root(stem)}.png, .svg, .json and .md")
