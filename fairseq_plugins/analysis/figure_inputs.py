@@ -106,8 +106,7 @@ def untrained_input(name: str, *, seed: int = 1) -> FigureInput:
 
 def trained(label: str, loaded: LoadedStack) -> FigureInput:
     """Make the input of a loaded model."""
-    attention = loaded.stack.layers[0].self_attn.attention
-    return FigureInput(label, loaded.stack.position_embedding, attention.encoding, loaded)
+    return FigureInput(label, loaded.encoding(0), loaded.encoding(1), loaded)
 
 
 def require(inputs: list[Any], figure: int, needed: str) -> list[Any]:

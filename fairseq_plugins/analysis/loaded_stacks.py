@@ -22,6 +22,7 @@ from fairseq_plugins.common.vocabulary import (
     Vocabulary,
     check_vocabulary,
 )
+from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.evaluation.translator import languages_of
 from fairseq_plugins.modules.identity import LM, ROBERTA, TRANSLATION
 from fairseq_plugins.modules.loading import (
@@ -82,6 +83,12 @@ class LoadedStack:
         lengths = tokens.ne(self.dictionary.pad()).sum(1)
         found = self.model.encoder(tokens, src_lengths=lengths, return_all_hiddens=True)
         return list(found["encoder_states"])
+
+    def encoding(self, layer: int) -> PositionEncoding | None:
+        """Return the encoding in the attention of a layer, from 1; for 0 that of the input."""
+        if layer == 0:
+            return self.stack.position_embedding
+        return self.stack.layers[layer - 1].self_attn.attention.encoding
 
     def softmax_attentions(self, site: str = "") -> list[Any]:
         """Return the attention of each layer, at a site of `SITES`, by default of the stack.

@@ -1,7 +1,6 @@
-"""Pictures of an untrained encoding: its definition, its kernel, its attention.
+"""Pictures of an encoding: its definition, its kernel, its attention.
 
-Words are vectors of independent normal features (C,). W_Q and W_K are the identity, and learned
-parameters have their initial values.
+Words are vectors of independent normal features (C,). W_Q and W_K are the identity.
 
 Shapes: B words, H heads, T positions, D head_dim, C = H D.
 """
@@ -64,6 +63,7 @@ class EncodingPicture:
         form: primitives of the canonical form (LRPE, Eq. 6) by offset, empty without one.
         no_form_reason: reason why there is no canonical form, or "".
         options: options of the encoding as words `name=value`, or "".
+        model: the model and the layer whose learned parameters it has; "" if untrained.
     """
 
     name: str
@@ -76,11 +76,12 @@ class EncodingPicture:
     form: dict[int, tuple[Primitive, ...]] = field(default_factory=dict)
     no_form_reason: str = ""
     options: str = ""
+    model: str = ""
 
     @property
     def title(self) -> str:
-        """The name with the options."""
-        return f"{self.name}, {self.options}" if self.options else self.name
+        """The name with the options and the model."""
+        return ", ".join(filter(None, [self.name, self.options, self.model]))
 
     @property
     def kind(self) -> str:
@@ -107,7 +108,6 @@ def build(name: str, *, length: int = LENGTH, seed: int = 1, **options: Any) -> 
             generator=torch.Generator().manual_seed(seed),
             **options,
         )
-        found.bind_projections(nn.Identity(), nn.Identity())
         return found.eval()
 
     found = make(False)
@@ -118,10 +118,11 @@ def build(name: str, *, length: int = LENGTH, seed: int = 1, **options: Any) -> 
 def observe(
     name: str, encoding: PositionEncoding, *, length: int, seed: int = 1
 ) -> EncodingPicture:
-    """Measure an encoding made by `build`."""
+    """Measure an encoding made by `build`, or one of a model."""
+    encoding.bind_projections(nn.Identity(), nn.Identity())
     causal, words = encoding.context.causal, min(WORDS, encoding.context.vocab_size or WORDS)
     generator = torch.Generator().manual_seed(seed)
-    vectors = torch.randn(words, HEADS * DIM, generator=generator)
+    vectors = torch.randn(words, encoding.context.embed_dim, generator=generator)
     shown = min(SHOWN, length)
     kernels, others, weights = [], [], []
     for i in range(0, words, AT_ONCE):
@@ -162,7 +163,7 @@ def heads_of(encoding: PositionEncoding, words: Tensor, ids: Tensor, length: int
             lengths=torch.full((len(x),), length),
             tokens=ids.unsqueeze(1).repeat(1, length),
         )
-    return x.view(len(x), length, HEADS, DIM).transpose(1, 2)
+    return x.view(len(x), length, encoding.context.num_heads, -1).transpose(1, 2)
 
 
 def logits(encoding: PositionEncoding, q: Tensor, k: Tensor) -> Tensor:
@@ -205,11 +206,11 @@ def definition_of(encoding: PositionEncoding, shown: int) -> list[Panel]:
 
 def _position_vectors(encoding: PositionEncoding, shown: int) -> Panel:
     generator = torch.Generator().manual_seed(0)
-    words = torch.randn(AT_ONCE, HEADS * DIM, generator=generator)
+    words = torch.randn(AT_ONCE, encoding.context.embed_dim, generator=generator)
     ids = torch.arange(AT_ONCE)
     encoded = heads_of(encoding, words, ids, shown)  # (B, H, T, D)
-    plain = words.view(AT_ONCE, HEADS, 1, DIM)
-    added = (encoded - plain).mean(0).transpose(0, 1).reshape(shown, HEADS * DIM)
+    plain = words.view(AT_ONCE, encoding.context.num_heads, 1, -1)
+    added = (encoded - plain).mean(0).transpose(0, 1).flatten(1)
     title = "added to a word: feature by position"
     return Panel(title, "matrix", added.T, list(range(shown)))
 
@@ -219,12 +220,14 @@ def _matrices(encoding: PositionEncoding, shown: int) -> Panel:
     chosen = [position for position in MATRICES_AT if position < shown]
     words = ", ".join(map(str, chosen))
     if PositionFacts.of(encoding).is_relative or isinstance(encoding, RelativeOnAverage):
-        matrices = [_content(canonical_form(encoding, -position)) for position in chosen]
+        dim = encoding.context.head_dim
+        matrices = [_content(canonical_form(encoding, -position), dim) for position in chosen]
         title = f"W of t - s = {', '.join(f'-{position}' for position in chosen)}, first head"
     else:
-        basis = torch.eye(DIM).view(1, 1, DIM, DIM).expand(1, HEADS, -1, -1)
+        dim = encoding.context.head_dim
+        basis = torch.eye(dim).expand(1, encoding.context.num_heads, -1, -1)
         matrices = [
-            encoding.transform_key(basis, torch.full((1, DIM), at))[0, 0].T for at in chosen
+            encoding.transform_key(basis, torch.full((1, dim), at))[0, 0].T for at in chosen
         ]
         title = f"matrices that encode keys at {words}, first head"
     gap = torch.zeros(matrices[0].size(0), 2)
@@ -232,18 +235,19 @@ def _matrices(encoding: PositionEncoding, shown: int) -> Panel:
     return Panel(title, "matrix", values, list(range(values.size(1))))
 
 
-def _content(form: tuple[Primitive, ...]) -> Tensor:
+def _content(form: tuple[Primitive, ...], dim: int) -> Tensor:
     """Return the content-content matrix (D, D) of the first head, or zeros without one."""
     for primitive in form:
         if (primitive.query, primitive.key) == ("content", "content"):
             return primitive.matrix[0]
-    return torch.zeros(DIM, DIM)
+    return torch.zeros(dim, dim)
 
 
 def _offset_vectors(encoding: PositionEncoding, shown: int) -> list[Panel]:
     """Draw the vectors multiplied with queries, and with keys, at each offset."""
     reach = list(range(1 - shown, 1 if encoding.context.causal else shown))
     forms = [canonical_form(encoding, offset) for offset in reach]
+    zeros = torch.zeros(encoding.context.head_dim).double()
     found = []
     kinds: dict[str, Callable[[Primitive], bool]] = {
         "queries": lambda p: p.query == "content" and p.key == "one",
@@ -251,8 +255,7 @@ def _offset_vectors(encoding: PositionEncoding, shown: int) -> list[Panel]:
     }
     for side, is_kind in kinds.items():
         columns = [
-            next((p.matrix[0].flatten() for p in form if is_kind(p)), torch.zeros(DIM).double())
-            for form in forms
+            next((p.matrix[0].flatten() for p in form if is_kind(p)), zeros) for form in forms
         ]
         values = torch.stack(columns, 1).float()
         if values.any():

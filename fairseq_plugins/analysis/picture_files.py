@@ -35,7 +35,7 @@ def write_picture(data: EncodingPicture, folder: Path) -> None:
 
     Options are a part of the name: encodings that differ by them do not replace each other.
     """
-    stem = folder / "-".join([data.name, *data.options.split()])
+    stem = folder / "-".join([data.name, *f"{data.options} {data.model}".split()])
     write_json(with_ending(stem, ".json"), to_json(data), indent=None)
     save_picture(draw(data), stem, dpi=DPI)
 
@@ -45,6 +45,7 @@ def to_json(data: EncodingPicture) -> dict[str, Any]:
     return {
         "encoding": data.name,
         **({"options": data.options} if data.options else {}),
+        **({"model": data.model} if data.model else {}),
         "attention": data.kind,
         "offsets": [data.offsets[0], data.offsets[-1]],
         "kernel": _rounded(data.kernel),
@@ -102,7 +103,11 @@ def draw(data: EncodingPicture) -> Any:
     """Draw the definition, then kernel, decay and attention, with matplotlib."""
     count = len(data.definition) + 3
     columns = 2 if count == 4 else COLUMNS
-    picture, grid = _grid(-(-count // columns), columns, f"{data.title}, {data.kind}, untrained")
+    picture, grid = _grid(
+        -(-count // columns),
+        columns,
+        f"{data.title}, {data.kind}{'' if data.model else ', untrained'}",
+    )
     panels = list(grid.ravel())
     for panel in panels[count:]:
         panel.set_axis_off()

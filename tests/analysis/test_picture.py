@@ -4,6 +4,7 @@ import json
 import math
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,8 @@ from fairseq_plugins.analysis.picture_files import (
 )
 from fairseq_plugins.cli.analyse import main
 from fairseq_plugins.encodings import ENCODINGS, PositionFacts
+from tests.analysis.test_attention_heads import causal
+from tests.models.helpers import WIDTH
 from tests.quick import first_of_each_kind
 
 LENGTH = 10
@@ -202,8 +205,8 @@ def test_options_are_in_the_title_and_in_the_files_names(tmp_path: Path, capsys)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "ENCODING or --all must be given, and not both"),
-        (["rope", "--all"], "ENCODING or --all must be given, and not both"),
+        ([], "ENCODING, --all or --path must be given, and only one of them"),
+        (["rope", "--all"], "ENCODING, --all or --path must be given, and only one of them"),
         (["rop"], "is 'rop' instead. Did you mean"),
         (["rope", "--length", "1"], "--length must be at least 2, but is 1"),
         (["rope", "--options", "base=x"], "`base` must be a number"),
@@ -223,3 +226,20 @@ def test_a_folder_that_cannot_be_one_is_no_success(words, tmp_path, capsys):
             main([*words, "--output", output])
         assert f"--output: must be a folder, but {output} is a file" in capsys.readouterr().err
     assert (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize("layer", [1, 2])
+def test_a_model_is_drawn_with_what_it_has_learned(layer: int, tmp_path: Path) -> None:
+    loaded = causal("base+t5")
+    encoding = loaded.encoding(layer).float()
+    encoding.weight.data.normal_()
+    seen = replace(observe("t5", encoding, length=20), model=f"layer {layer} of x")
+    assert seen.causal and seen.kernel.shape == (HEADS, 20)
+    (panel,) = seen.definition
+    # The first buckets hold one distance each, back from the query.
+    torch.testing.assert_close(panel.values.flip(1)[:, :16], encoding.weight[:16].T)
+    write_picture(seen, tmp_path)
+    numbers = json.loads((tmp_path / f"t5-layer-{layer}-of-x.json").read_text())
+    assert numbers["model"] == f"layer {layer} of x"
+    vectors = observe("base", loaded.encoding(0).float(), length=20)
+    assert vectors.definition[0].values.shape == (WIDTH, 20)

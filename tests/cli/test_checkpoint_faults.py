@@ -171,6 +171,11 @@ def _analyse(command: str, *more: str) -> Callable[[Path, Path], None]:
     )
 
 
+def _picture(path: Path, data: Path) -> None:
+    words = ["--path", path, "--data", data, "--output", path.with_name("pictures")]
+    _run(analyse.main, "picture", *words)
+
+
 def _evaluate(path: Path, data: Path) -> None:
     _run(evaluate.main, "--path", path, "--data", data, "--device", "cpu")
 
@@ -202,6 +207,7 @@ READERS = {
 # These read them as those above do.
 ALSO = {
     "identical-words": Reader(LM, "--path", _analyse("identical-words --path")),
+    "picture": Reader(LM, "--path", _picture),
     "attention": Reader(
         LM,
         "--path",
