@@ -9,7 +9,7 @@ from fairseq_plugins.statistics.judged import JudgedTable, best_baseline
 
 
 def _over_examples(judged: JudgedTable, attention: str) -> str:
-    """Count the rows above each baseline by a test over examples; "" without rows."""
+    """Tabulate how many rows beat each baseline by a test over examples; "" without rows."""
     examples, baselines = judged.examples, judged.baselines
     columns = [c for c in judged.table.columns if c.metric in examples and c.metric in baselines]
     rows = {column.metric: judged.rows(attention, column.metric) for column in columns}
@@ -31,12 +31,12 @@ def _over_examples(judged: JudgedTable, attention: str) -> str:
 
     lines = [[name, *(cell(name, column.metric) for column in columns)] for name in names]
     return markdown_table(
-        [f"{attention}: rows better than", *(column.label for column in columns)], lines, left=1
+        [f"{attention}: rows that beat", *(column.label for column in columns)], lines, left=1
     )
 
 
 def _margin(judged: JudgedTable, attention: str, column: Column) -> str:
-    """Format the lead of the best row's mean over the best baseline."""
+    """Format how much better the best row's mean is than the best baseline."""
     baseline, rows = best_baseline(column, judged.baselines), judged.rows(attention, column.metric)
     if baseline is None or not rows:
         return DASH
@@ -64,7 +64,7 @@ def baselines_section(judged: JudgedTable) -> list[Section]:
     ]
     lines += [
         [
-            f"best row under {table.name_of(attention)}, better by",
+            f"lead of the best row under {table.name_of(attention)}",
             *(_margin(judged, attention, column) for column in columns),
         ]
         for attention in table.attentions
@@ -75,15 +75,19 @@ def baselines_section(judged: JudgedTable) -> list[Section]:
         for attention in table.attentions
         if (lost := [t for c in columns if (t := judged.no_row_above_baseline(attention, c))])
     ]
-    summary = "Measured on the same examples, from the training data alone."
+    summary = (
+        "Scores without a model, from statistics of the training data, on the examples that the "
+        "rows are scored on; the last lines say by how much the best row is better."
+    )
     page = markdown_table(["", *(column.label for column in columns)], lines, left=1)
     counted = [_over_examples(judged, a) for a in table.attentions]
     if any(counted):
         notes += [
-            "Rows that are better than a baseline by an exact binomial test over the examples "
-            "(one-sided, p < 0.05 after Holm's correction over all of an attention; several seeds "
-            "count by their mean). The baseline counts as known, though it is measured on the same "
-            "examples, and seeds are not in it: the test is generous.",
+            "Number of rows that beat a baseline in an exact binomial test over the examples "
+            "(one-sided, p < 0.05 after Holm's correction over all tests under an attention; a row "
+            "with several seeds counts with its mean). The test takes the baseline's score as "
+            "exact, though it is measured on the same examples, and leaves out how seeds vary, so "
+            "that it may count too many rows.",
             *filter(None, counted),
         ]
     return [Section("Trivial baselines", [summary, page, *notes])]

@@ -64,7 +64,7 @@ def caption(
         *experiment.caption_notes(results),
         *table.notes,
         *(_starts(results) or table.trained_start),
-        *_nearness(results),
+        *_similarity(results),
         *denominators(experiment, results),
     ]
     provenance = [
@@ -85,7 +85,7 @@ def _headline(table: Table, results: Sequence[Result], *, is_study: bool) -> str
     if is_study:
         unit = ", per token of its data" if column.metric.endswith("ppl") else ""
         what = (
-            f"A study with the rows and the measurement of {table.source}, ranked by "
+            f"A study: the rows of {table.source}, trained and measured as there, ranked by "
             f"{column.label}{unit}; {better}."
         )
     elif not table.is_printed:
@@ -101,11 +101,12 @@ def _headline(table: Table, results: Sequence[Result], *, is_study: bool) -> str
 
 def _legend(table: Table, results: Sequence[Result]) -> list[str]:
     """Explain a table's cells, in at most five sentences."""
-    of = EXPERIMENTS[table.experiment].shown
+    shown = EXPERIMENTS[table.experiment].shown
     printed = "*Paper*: as printed; *ours*: " if table.is_printed else ""
     legend = [
-        f"{printed}mean ± standard deviation over seeds (number of seeds){f', {of}' if of else ''}",
-        "`-`: no number in the paper, or none here: not run, not measured, or not possible under "
+        f"{printed}mean ± standard deviation over seeds (number of seeds)"
+        f"{f'; {shown}' if shown else ''}",
+        "`-`: no number in the paper, or none here: not run, not measured, or impossible under "
         "that attention",
     ]
     if len({(r["row"], r["attention"]) for r in results}) < len(results):
@@ -174,8 +175,9 @@ def _batch(config: Config) -> str:
 def _runs(results: Sequence[Result]) -> str:
     is_trained = any(result["metrics"]["train_seconds"] for result in results)
     took = f"; {_range(results, 'train_seconds', 60)} minutes per run" if is_trained else ""
+    seeds = {result["seed"] for result in results}
     return (
-        f"Runs: seeds {_distinct(results, lambda r: r['seed'])}; "
+        f"Runs: seed{'s'[: len(seeds) != 1]} {_distinct(seeds, int)}; "
         f"{_range(results, 'parameters', 1e6)} million parameters with a dictionary of "
         f"{_distinct(results, _dictionary_size)} symbols{took}."
     )
@@ -189,28 +191,28 @@ def _common_origin(experiment: Experiment, results: Sequence[Result]) -> list[st
     if origin.may_be_published and any(PretrainedModel.of(result["config"]) for result in results):
         return []
     model = f"the model `{origin.row}`" if origin.row else "the row's model"
-    what = "in the training after it" if origin.row else "in fine-tuning"
+    what = "continued training" if origin.row else "fine-tuning"
     return [
-        f"Whatever its seed, a run starts from {model} of *{TABLES[origin.table].source}* that was "
-        f"trained with seed 1. So seeds differ {what} alone, and deviations and intervals leave "
-        "out what pre-training varies."
+        f"All seeds start from {model} of *{TABLES[origin.table].source}* that was trained with "
+        f"seed 1. Deviations and intervals therefore show how much {what} varies, and leave out "
+        "how much pre-training does."
     ]
 
 
 def _other_data(table: Table, results: Sequence[Result]) -> list[str]:
-    """Name the attentions whose rows have other data than those of the first one."""
+    """Name the attentions whose rows have other data than those under the first one."""
     newest = newest_by_attention(results)
     names = [a for a in (*table.attentions, *table.extra_attentions) if a in newest]
     return [
-        f"The data under {table.name_of(name)} were prepared otherwise than those under "
-        f"{table.name_of(names[0])}: compare rows within one of them."
+        f"The data of runs under {table.name_of(name)} were prepared differently from those under "
+        f"{table.name_of(names[0])}: compare rows under the same attention alone."
         for name in names[1:]
         if different_folders(newest[names[0]]["data"], newest[name]["data"])
     ]
 
 
-def _nearness(results: Sequence[Result]) -> list[str]:
-    """List each row's cosine to the published model before fine-tuning."""
+def _similarity(results: Sequence[Result]) -> list[str]:
+    """List how similar each row is to the published model before fine-tuning."""
     found: dict[tuple[str, str], list[float]] = {}
     for result in results:
         cosine = result["metrics"].get("start_cosine")
@@ -224,9 +226,10 @@ def _nearness(results: Sequence[Result]) -> list[str]:
         for (row, attention), cosines in sorted(found.items(), key=lambda item: -fmean(item[1]))
     )
     return [
-        "Nearness to the published model before fine-tuning, as the mean cosine between the last "
-        f"layers on held-out text (1: the same; mean over seeds): {words}. A row that is farther "
-        "away also measures its way back."
+        "Similarity to the published model before fine-tuning: the mean cosine between the last "
+        f"layers' outputs on held-out text (1: equal; mean over seeds): {words}. The lower it is, "
+        "the less a row has recovered from the change of its encoding, and its numbers show that "
+        "too."
     ]
 
 
@@ -278,7 +281,7 @@ def _normalization(config: Config) -> str:
 
 
 def _corpora(result: Result) -> dict[str, str]:
-    """Return the names of a run's corpora, by their descriptions with sizes."""
+    """Map descriptions of a run's corpora, with their sizes, to the corpora's names."""
     data = DataDescription.model_validate(result["data"])
     parts = {"": data.request} if data.request.corpus else data.request.parts()
     found = {
@@ -311,16 +314,14 @@ def _hardware(result: Result) -> str:
     machine = result["hardware"]
     if machine["gpus"]:
         return f"{len(machine['gpus'])} x {machine['gpus'][0]}"
-    return f"{machine['cores']} cores of {machine['cpu']}"
+    return f"{machine['cores']} core{'s'[: machine['cores'] != 1]} of {machine['cpu']}"
 
 
 def _commits(results: Sequence[Result]) -> str:
     """List the commits of the runs, oldest first, with numbers of runs."""
     ordered = sorted(results, key=lambda result: result["finished_at"])
     runs = Counter(_short(result["commit"]) for result in ordered)
-    return (
-        f"Commits, and how many runs each made: {', '.join(f'`{c}` {n}' for c, n in runs.items())}."
-    )
+    return f"Commits and their numbers of runs: {', '.join(f'`{c}` {n}' for c, n in runs.items())}."
 
 
 def _short(commit: str) -> str:

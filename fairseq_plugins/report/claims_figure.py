@@ -26,7 +26,7 @@ _PAPERS: Any = {"color": "white", "markeredgecolor": "#3b4252", "zorder": 3}
 
 
 def draw_claims(claims: Sequence[Claim], verdicts: Mapping[str, Verdict], stem: Path) -> None:
-    """Draw a bar of all verdicts, and below the intervals of claims above their baseline.
+    """Draw a bar of all verdicts, and below it the interval of each claim that has one.
 
     stem: path of PNG and SVG without suffix.
     """
@@ -76,7 +76,7 @@ def _stack(panel: Any, place: int, counts: Counter[Word]) -> list[Any]:
 
 def _head(panel: Any, bar: Sequence[Any], counts: Counter[Word], height: float) -> None:
     """Write the title, and a legend of the bar's parts below."""
-    title = f"{counts.total()} claims of the papers, each judged where it is measured best"
+    title = f"{counts.total()} claims of the papers, each judged at its best scale"
     panel.set_title(title, loc="left", pad=24)
     words = [f"{counts[word]} {word}" for word in _COLOURS if counts[word]]
     bar = [part for part, word in zip(bar, _COLOURS, strict=True) if counts[word]]
@@ -101,7 +101,7 @@ def _intervals(panel: Any, shown: Sequence[tuple[Claim, Verdict]]) -> None:
     panel.set_ylim(max(len(shown), 1) - 0.5, -0.5)
     names = [fill(claim.text, _WIDEST) for claim, _ in shown]
     panel.set_yticks(range(len(shown)), names, fontsize=7)
-    sides = ["against the paper", "where the claim begins", "as the paper says"]
+    sides = ["the claim does not hold", "threshold", "the claim holds"]
     panel.set_xticks([-1, 0, 1], sides, fontsize=8)
     panel.spines[["top", "right", "left"]].set_visible(False)
     panel.plot([], [], "D", markersize=5, label="the paper's number", **_PAPERS)

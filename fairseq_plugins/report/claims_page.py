@@ -17,9 +17,9 @@ from fairseq_plugins.report.differences import interval, probability
 from fairseq_plugins.statistics.claims import (
     Verdicts,
     best_verdicts,
+    drop_not_run,
     printed,
     smaller_than_printed,
-    without_needless,
 )
 from fairseq_plugins.statistics.inference import MOST_SEEDS, Estimate
 from fairseq_plugins.statistics.table_results import read_numbers
@@ -35,7 +35,7 @@ def write_claims(root: Path, say: Say) -> dict[str, Counter[str]]:
     say: called with a sentence on each result that is left out.
     """
     numbers = read_numbers(root, say=say)
-    verdicts = without_needless(judge_by_scale(CLAIMS, numbers))
+    verdicts = drop_not_run(judge_by_scale(CLAIMS, numbers))
     results = root / root_folder("results")
     render_claims(CLAIMS, verdicts, UNJUDGED).write(results / f"{PAGE}.md")
     write_statistics(results / f"{PAGE}.json", as_data(CLAIMS, verdicts))
@@ -92,10 +92,10 @@ def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]
 def render_claims(
     claims: Sequence[Claim], verdicts: Verdicts, unjudged: Sequence[Unjudged] = ()
 ) -> Page:
-    """Make the page."""
+    """Make the page of the claims and verdicts."""
     best = {name: verdict for name, (_, verdict) in best_verdicts(verdicts).items()}
     by_scale = {_BEST: best, **{f"`{scale}`": found for scale, found in verdicts.items()}}
-    counts = {name: Counter(_kinds(claims, found)) for name, found in by_scale.items()}
+    counts = {name: Counter(_counted(claims, found)) for name, found in by_scale.items()}
     lines = [[name, *(str(count[word]) for word in _COUNTED)] for name, count in counts.items()]
     result = [
         markdown_table(["scale", *_COUNTED], lines, left=1),
@@ -114,83 +114,94 @@ def render_claims(
         sections.append(Section(paper, parts))
     if unjudged:
         lines = [[one.text, f"{one.paper}, {one.place}", one.reason] for one in unjudged]
-        table = markdown_table(["claim", "place", "why"], lines)
+        table = markdown_table(["claim", "place", "reason"], lines)
         sections.append(Section("Claims without a verdict", [table]))
     if missing := _missing(claims, verdicts):
-        sections.append(Section("What is missing", missing))
+        sections.append(Section("Limits of the verdicts", missing))
     sections.append(provenance_section(bullets(_METHOD), _SITE))
     caption = f"{len(claims)} claims, each judged by the 95 % interval of its effect."
     return Page("What the papers claim, and what the results say", caption, result, sections)
 
 
 _PICTURE = (
-    "![How many claims hold, and each that is above its baseline with its interval](claims.png)",
-    "In the picture a dot is the effect here, the bar its interval, a diamond the paper's number "
-    "(left out where it is far outside). Each bar has a scale of its own; the claim begins at the "
-    "dashed line and holds to the right of it.",
+    "![Number of claims by verdict, and the interval of each claim that has one](claims.png)",
+    "In the picture a dot is the effect here, the bar its interval, a diamond the effect in the "
+    "paper (left out where it is far outside). Each bar has a scale of its own; to the right of "
+    "the dashed line the claim holds.",
 )
 LARGEST = (
-    "A claim is measured best at the largest scale with an interval and a row above its trivial "
-    "baselines. `mini` trains small models from scratch. `published` fine-tunes a published model "
-    "with learned positions: there comparisons with `learned` (in LRPE's Table 3, with Base) and "
-    "properties of attention also measure how far the other rows have come back to it."
+    "The best scale for a claim is the largest one where its effect has an interval and some row "
+    "beats the trivial baselines. `mini` trains small models from scratch. `published` fine-tunes "
+    "a published model with learned positions: there, comparisons with `learned` (in LRPE's Table "
+    "3, with Base) and properties of attention also show how far the other rows have recovered "
+    "from the change of their encoding."
 )
 _SITE = (
-    "With the numbers, seeds and commands behind each claim: `fairseq-pe report`, which makes "
-    "`site/report/index.html`. This page is made by `fairseq-pe table claims` from the results and "
+    "`fairseq-pe report` makes `site/report/index.html`, with the numbers, seeds and commands "
+    "behind each claim. This page is made by `fairseq-pe table claims` from the results and "
     "`fairseq_plugins/papers/*_claims.py`."
 )
 LEGEND = (
     "**confirmed**: the whole interval is on the paper's side; **contradicted**: the whole "
     "interval is on the other side.",
-    "**undecided**: the interval includes the threshold, or a correction over the claim's own "
-    "pairs makes a tie, or there is no interval, as with one seed; *N seeds would decide* if "
-    "effect and spread stay as measured.",
-    "*a tie on the table's page*: not significant after the correction there for all pairs (or "
-    "correlations) that are read together, which these verdicts leave out.",
-    "*smaller than the paper's*: undecided, but the interval excludes the effect that the paper "
-    "prints.",
-    "*at one nearness*: the correlation with the rows' nearness to the published model held "
-    "constant, which the verdict leaves out; where it is near 0, nearness explains the claim's.",
-    "**cannot be tested**: no row of that scale beats its trivial baseline, or the scale does not "
-    "measure it; **not run**: rows are missing; `-`: not judged at that scale, or no number in the "
-    "paper.",
-    "An effect is the first minus the second, in the units of the table: `%` where ratios are "
-    "claimed, `r` for correlations, `x` for speed.",
+    "**undecided**: the interval includes the threshold; or the claim is about several pairs and "
+    "not significant after a correction for these; or there is no interval, as with one seed. "
+    "*N seeds would decide* if effect and deviation stay as measured.",
+    "*a tie on the table's page*: that page corrects for all its pairs (or correlations), and "
+    "after the correction this one is not significant. The verdicts here are without that "
+    "correction.",
+    "*smaller than the paper's*: undecided, but the interval excludes the larger effect that the "
+    "paper prints.",
+    "*with similarity held constant*: the partial correlation that controls for the rows' "
+    "similarity to the published model, which the verdict does not use; where it is near 0, that "
+    "similarity explains the correlation.",
+    "**cannot be tested**: no row of that scale beats its trivial baselines, or the scale does not "
+    "measure the metric; **not run**: rows are missing; `-`: not judged at that scale, or no "
+    "number in the paper.",
+    "An effect is the claim's first side minus its second, in the units of the table; `%`: of the "
+    "second side; `r`: a correlation; `x`: a speed relative to Base. *Contradicts it*: the paper's "
+    "own numbers contradict the claim of its text.",
+)
+BY_CHANCE = (
+    "An interval leaves 2.5 % on either side: of forty claims without any effect, one is expected "
+    "to be confirmed by chance."
 )
 _METHOD = (
-    "Intervals are over the seeds that all rows of a claim share; with fewer than three, from the "
-    "spread of seeds in the rows of the table; of correlations over the rows, of speed over the "
-    "types.",
-    "Where a row is said to be better or worse than every other one, each pair is over its own "
-    "seeds, and the least favourable is shown; one contradicts after Holm's correction over all. "
-    "Of most rows, the pair is shown that makes them more than half; for those that may fail its p "
-    "is corrected (Benjamini and Heller 2008).",
-    "Seeds of fine-tuned models (GLUE, SQuAD) are of the way back to the published model and of "
-    "fine-tuning; at `mini` of fine-tuning alone: a row's all start from one pre-trained model.",
+    "Intervals are over the seeds that all rows of a claim share; with fewer than three, they use "
+    "the standard deviation between seeds, pooled over the rows of the table. Intervals of "
+    "correlations are over the rows, those of speed over the eight types.",
+    "A claim about every other row is judged pair by pair, each over the seeds that the pair "
+    "shares. It is confirmed if all pairs are, and contradicted if one is after Holm's correction "
+    "over all; the least favourable pair is shown. A claim about most rows needs more than half of "
+    "the pairs; the pair that completes them is shown, with p corrected for those that may fail "
+    "(Benjamini and Heller 2008).",
+    "For fine-tuned models (GLUE, SQuAD) a seed of `published` varies how the model is adapted to "
+    "the row's encoding and how it is fine-tuned; a seed of `mini` varies the fine-tuning alone, "
+    "since all seeds of a row start from one pre-trained model.",
     "Claims of mathematics are decided by a computation (`fairseq_plugins/analysis/theory.py`).",
-    "Seeds that were added to decide a claim ([experiments](../docs/experiments.md)) make its "
-    "interval somewhat too narrow.",
+    "Where seeds were added in order to decide a claim ([experiments](../docs/experiments.md)), "
+    "its interval is somewhat too narrow.",
     f"No number of seeds is given above {MOST_SEEDS}, or where the interval is not over seeds.",
-    "Where the place is a table alone, its numbers say it and no sentence of the paper does.",
-    "Each claim is judged by itself, without a table's correction for all its pairs. Where a claim "
-    "compares two rows in the column that ranks the table, or is a correlation, it says so if that "
-    "page has a tie. An interval leaves 2.5 % on either side: of forty claims of no effect at all, "
-    "one is expected to be confirmed.",
+    "Where the place is a table alone, the claim is read from its numbers and not from a sentence.",
+    f"Claims are judged one by one. {BY_CHANCE} Where a claim compares two rows in the column that "
+    "ranks the table, or is a correlation, it says so if the table's page, which corrects for all "
+    "of these, has a tie.",
 )
 
 
-_BEST = "each where it is measured best"
-_BOTH, _UNSURE = "undecided: with an interval", "undecided: without interval"
-_SMALLER = "of these smaller than the paper's"
-_TIES = "confirmed: ties on the table's page"
-_UNDECIDED = (Word.UNDECIDED, _BOTH, _SMALLER, _UNSURE)
-_DECIDED = (Word.CONFIRMED, _TIES, Word.CONTRADICTED)
-_COUNTED = (*_DECIDED, *_UNDECIDED, Word.NOT_RUN, Word.UNTESTED)
+# Columns of the first table: the verdicts, some followed by parts of their count.
+_BEST = "each claim at its best scale"
+_TIES = "confirmed, but a tie on the table's page"
+_INTERVAL, _NO_INTERVAL = "undecided, with an interval", "undecided, without an interval"
+_SMALLER = "undecided, but smaller than the paper's"
+_COUNTED = (
+    *(Word.CONFIRMED, _TIES, Word.CONTRADICTED),
+    *(Word.UNDECIDED, _INTERVAL, _SMALLER, _NO_INTERVAL, Word.NOT_RUN, Word.UNTESTED),
+)
 
 
-def _kinds(claims: Iterable[Claim], found: Mapping[str, Verdict]) -> Iterator[str]:
-    """Yield the word of each verdict, and what more is counted of it."""
+def _counted(claims: Iterable[Claim], found: Mapping[str, Verdict]) -> Iterator[str]:
+    """Yield the columns in which each verdict counts."""
     for claim in claims:
         if (verdict := found.get(claim.name)) is None:
             continue
@@ -198,7 +209,7 @@ def _kinds(claims: Iterable[Claim], found: Mapping[str, Verdict]) -> Iterator[st
         if verdict.word == Word.CONFIRMED and verdict.is_corrected_tie:
             yield _TIES
         if verdict.word == Word.UNDECIDED:
-            yield _BOTH if verdict.has_interval else _UNSURE
+            yield _INTERVAL if verdict.has_interval else _NO_INTERVAL
             if smaller_than_printed(claim, verdict):
                 yield _SMALLER
 
@@ -211,7 +222,7 @@ def _table(claims: Sequence[Claim], verdicts: Verdicts) -> str:
     ]
     lines = []
     for claim in claims:
-        effect = f"{printed_text(claim)}{' (otherwise)' if claim.mismatch else ''}"
+        effect = f"{printed_text(claim)}{' (contradicts it)' if claim.mismatch else ''}"
         words = [_cell(claim, verdicts[scale].get(claim.name)) for scale in scales]
         lines.append([claim.text, claim.place, effect, *words])
     return markdown_table(["claim", "place", "in the paper", *scales], lines)
@@ -225,7 +236,7 @@ def _cell(claim: Claim, verdict: Verdict | None) -> str:
     if verdict.estimate is None:
         return verdict.word
     sure = interval_text(verdict.estimate, verdict)
-    brackets = f" ({sure})" if sure != DASH else ", without interval"
+    brackets = f" ({sure})" if sure != DASH else ", without an interval"
     if verdict.enough:
         brackets += f"; {verdict.enough} seeds would decide"
     if smaller_than_printed(claim, verdict):
@@ -233,7 +244,7 @@ def _cell(claim: Claim, verdict: Verdict | None) -> str:
     if tie := tie_text(verdict):
         brackets += f"; {tie}"
     if held := held_text(verdict):
-        brackets += f"; at one nearness {held}"
+        brackets += f"; with similarity held constant {held}"
     return f"**{verdict.word}** {effect_text(verdict.estimate, verdict)}{brackets}"
 
 
@@ -245,7 +256,7 @@ def _missing(claims: Sequence[Claim], verdicts: Verdicts) -> list[str]:
             if claim.name in found and (missing := found[claim.name].missing):
                 lacks.setdefault(missing, []).append(claim.name)
         if lacks:
-            lines = [f"{what}: for {', '.join(names)}" for what, names in lacks.items()]
+            lines = [f"{', '.join(names)}: {what}" for what, names in lacks.items()]
             parts += [f"At scale `{scale}`:", bullets(lines)]
     return parts
 
@@ -259,7 +270,7 @@ def effect_text(estimate: Estimate, verdict: Verdict) -> str:
 
 
 def printed_text(claim: Claim) -> str:
-    """Format the effect that the paper prints; a dash without one."""
+    """Format the effect in the paper's numbers; a dash without any."""
     own = printed(claim)
     return DASH if own.estimate is None else effect_text(own.estimate, own)
 
@@ -270,20 +281,20 @@ def interval_text(estimate: Estimate, verdict: Verdict) -> str:
 
 
 def tie_text(verdict: Verdict) -> str:
-    """Say that a correction for multiple testing makes a tie; "" otherwise."""
+    """Describe a tie after a correction for multiple testing; "" without one."""
     effect = verdict.estimate
     if verdict.word == Word.UNDECIDED and effect is not None and effect.is_tie_by_correction:
         p = probability(effect.adjusted)
-        return f"a tie, corrected for all pairs of the claim (p = {p})"
+        return f"a tie after correction for all pairs of the claim (p = {p})"
     if not verdict.is_corrected_tie or verdict.corrected is None:
         return ""
     p = probability(verdict.corrected.adjusted)
     what = "correlations" if verdict.unit == "r" else "pairs"
-    return f"a tie on the table's page, corrected for all its {what} (p = {p})"
+    return f"a tie on the table's page, after correction for all its {what} (p = {p})"
 
 
 def held_text(verdict: Verdict) -> str:
-    """Format what is left of a correlation with nearness held constant; "" where it has none."""
+    """Format the partial correlation with similarity held constant; "" without one."""
     if verdict.held is None:
         return ""
     sure = interval_text(verdict.held, verdict)

@@ -39,9 +39,9 @@ from fairseq_plugins.statistics.correlations import (
     Correlated,
     MetricPair,
     correlate,
-    near_start,
     of_fine_tuned,
     over_rows,
+    start_similarity,
 )
 from fairseq_plugins.statistics.numbers import Numbers
 
@@ -85,10 +85,10 @@ class Correlations:
     scale: str
     numbers: Numbers
     source: ClassVar[str] = SOURCE
-    at_one_nearness: ClassVar[str] = "With nearness to the start held constant"
+    heading_held: ClassVar[str] = "With similarity to the published model held constant"
     about_held: ClassVar[str] = (
-        "Partial correlations, 95 % intervals: what is left over rows as near to the published "
-        "model, each task by the cosines of its own page, without Holm's correction."
+        "Partial correlations with their 95 % intervals, which control for the cosine between a "
+        "row and the published model (on the page of the task's table), without Holm's correction."
     )
 
     @property
@@ -105,13 +105,13 @@ class Correlations:
 
     @functools.cached_property
     def held(self) -> Grid:
-        """The same with nearness to the published model held constant; empty without any."""
-        found = grid(correlate(self.numbers.cells, self.scale, at_one_nearness=True))
+        """The same with similarity to the published model held constant; empty without any."""
+        found = grid(correlate(self.numbers.cells, self.scale, hold_similarity=True))
         return found if any(number.ours for *_, numbers in found for number in numbers) else ()
 
     @property
     def lost(self) -> dict[str, str]:
-        """Return by metric why a task decides nothing: no row beats its best baseline."""
+        """The tasks whose best baseline no row beats: a sentence by metric."""
         found = {
             column.metric: self.numbers.table(name).no_row_above_baseline(ATTENTION, column)
             for name, column in PERFORMANCES
@@ -162,23 +162,25 @@ class Correlations:
 
         ours, theirs, scale = self.grid, grid(of_the_paper()), self.scale
         caption = (
-            "Pearson correlations over rows, the paper's / ours: how far a row's attention "
-            "violates a property (of direction balance, the ratio itself) against how well the row "
-            "does on a task. Negative: rows that violate it more are worse."
+            "Pearson correlations over rows, the paper's / ours, between how much a row's "
+            "attention violates a property (for direction balance, the ratio itself) and the row's "
+            "score on a task. Negative: rows that violate the property more score worse."
         )
         again = (
-            "The same computation on the numbers that the paper prints in its Tables 2 to 4, which "
-            "are rounded, for every column. Where Table 5 has a number, the two differ by at most "
+            "The same computation from the rounded numbers of the paper's own Tables 2 to 4, for "
+            "every column. Where the paper's Table 5 has a number, the two differ by at most "
             f"{_largest_difference(theirs):.2f}."
         )
         about = (
-            "95 %, by Fisher's transformation, over the rows as if they were independent, though "
-            "some share an embedding: what seeds do to a row is in it only as noise between rows."
+            "95 % intervals by Fisher's transformation. They take the rows as independent, though "
+            "some share an embedding; how seeds vary counts only as noise between rows."
         )
-        sections = [Section("Intervals of ours", [about, table(ours, lambda n: n.sure or DASH)])]
+        sections = [
+            Section("Intervals of our correlations", [about, table(ours, lambda n: n.sure or DASH)])
+        ]
         if self.held:
             held = table(self.held, lambda n: f"{n.ours} ({n.sure})" if n.sure else DASH)
-            sections.append(Section(self.at_one_nearness, [self.about_held, held]))
+            sections.append(Section(self.heading_held, [self.about_held, held]))
         sections += [figure_section(SOURCE, scale)] if is_installed("matplotlib") else []
         printed = [again, table(theirs, lambda n: n.ours or DASH)]
         sections += [
@@ -195,27 +197,27 @@ class Correlations:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences on the rows, marks and gaps of the correlations."""
+        """Sentences on the rows, marks and missing numbers of the correlations."""
         sizes = sorted({len(one.rows) for one in self.ours.values()})
         counts = str(sizes[-1]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
         missing = [row for row in ROWS if not any(row in one.rows for one in self.ours.values())]
         notes = [
-            f"Over {counts} of the paper's {len(ROWS)} embeddings, those of which results are "
-            f"there. As in the paper, `{WITHOUT}` is left out: its numbers are so far away that it "
+            f"Each correlation is over the embeddings that have results: {counts} of the paper's "
+            f"{len(ROWS)}. As in the paper, `{WITHOUT}` is left out: it is such an outlier that it "
             "would make any correlation large.",
-            "Properties are means over seeds, whose models were fine-tuned."
+            "Properties are means over the seeds, each of whose models was fine-tuned."
             if self.scale == PUBLISHED
-            else "Properties are those of seed 1, whose models were fine-tuned.",
+            else "Properties are those of seed 1, whose model all seeds fine-tuned.",
         ]
         if missing:
             notes.append(f"Without results: {', '.join(f'`{row}`' for row in missing)}.")
         estimates = {pair: one.estimate for pair, one in self.ours.items() if one.estimate}
         notes += [
-            "The paper does not say whether SQuAD counts F1 or exact matches (EM): its numbers are "
-            "those of exact matches.",
-            f"`{DASH}` is not in the paper; or here fewer than {LEAST_ROWS} rows, or a side that "
-            f"is the same in all rows. {MARK} differs from 0 (p < 0.05, with Holm's correction "
-            f"over all {len(estimates)} correlations).",
+            "The paper does not say whether SQuAD is scored by F1 or by exact match (EM); its "
+            "numbers follow from exact match.",
+            f"`{DASH}`: not in the paper; or here fewer than {LEAST_ROWS} rows, or one of the two "
+            f"quantities is the same in all rows. {MARK}: differs from 0, p < 0.05 after Holm's "
+            f"correction over all {len(estimates)} correlations.",
         ]
         kept = [
             printed[performance].mean * one.effect > 0
@@ -224,14 +226,15 @@ class Correlations:
         ]
         if kept:
             notes.append(
-                f"Of the {len(kept)} correlations that the paper prints and that are there, "
-                f"{sum(kept)} have its sign; by itself that says little where an interval holds 0."
+                f"Of the {len(kept)} correlations that the paper prints and that there are here, "
+                f"{sum(kept)} have the paper's sign, which says little where an interval "
+                "includes 0."
             )
-        notes += filter(None, (_as_distance(self.numbers), _nearness(self.numbers)))
+        notes += filter(None, (_as_distance(self.numbers), _with_similarity(self.numbers)))
         if lost := self.lost:
             notes.append(
-                "A task on which no row beats what needs no model says nothing of the rows, and so "
-                f"does a correlation with it: {'; '.join(lost.values())}."
+                "A task on which no row beats the trivial baselines does not tell rows apart, and "
+                f"a correlation with it means nothing: {'; '.join(lost.values())}."
             )
         return notes
 
@@ -251,23 +254,24 @@ def _as_distance(numbers: Numbers) -> str:
     if not correlations:
         return ""
     return (
-        "Direction balance is met at 1, and the paper speaks of violating it, but its numbers are "
-        "of the ratio: all of its rows are above 1, where a larger ratio is a larger "
-        f"violation. Here {below} of {len(ratios)} rows are below 1. Of the distance from 1 in "
-        f"place of the ratio, without Holm's correction: {correlations}."
+        "Attention is balanced where direction balance is 1, and the paper speaks of violating it; "
+        "but its numbers are of the ratio itself: all of its rows are above 1, where a larger "
+        f"ratio is a larger violation. Here {below} of {len(ratios)} rows are below 1. With the "
+        "distance from 1 in place of the ratio the correlations, without Holm's correction, are "
+        f"{correlations}."
     )
 
 
-def _nearness(numbers: Numbers) -> str:
-    """Describe correlations with the nearness to the published model; "" if there is none."""
-    nearness = _with_performances(numbers, near_start, float)
-    if not nearness:
+def _with_similarity(numbers: Numbers) -> str:
+    """Describe correlations with the similarity to the published model; "" if there is none."""
+    found = _with_performances(numbers, start_similarity, float)
+    if not found:
         return ""
     return (
-        "How near a row has come back to the published model before fine-tuning (the cosine on the "
-        f"pages of Tables 3 and 4) correlates too, without Holm's correction: {nearness}. A row "
-        "that came back nearer has more of that model's properties, so a correlation here may be "
-        "of nearness and not of the property: a section below holds it constant."
+        "A row's similarity to the published model before fine-tuning (the cosine on the pages of "
+        f"Tables 3 and 4) correlates too, without Holm's correction: {found}. A more similar "
+        "row has more of that model's properties, so a correlation with a property may come from "
+        "this similarity alone: a section below holds it constant."
     )
 
 

@@ -23,7 +23,7 @@ MOST = 0.5  # share of queries from which on the clamp affects most of a row
 
 
 def denominators(experiment: Experiment, results: Sequence[Result]) -> list[str]:
-    """Write sentences on the denominators of rows under linear attention."""
+    """Describe the denominators of rows under linear attention, in sentences."""
     found: dict[str, LinearAttention] = {}
     for result in results:
         if result["attention"] != "linear":
@@ -37,10 +37,10 @@ def denominators(experiment: Experiment, results: Sequence[Result]) -> list[str]
         for stack in experiment.stacks(config["model"]):
             if stack.attention_type == "linear":
                 found[result["row"]] = _attention(stack, options)
-    return [sentence for sentence in (_floors(found), _authors(found)) if sentence]
+    return [sentence for sentence in (_clamped(found), _authors(found)) if sentence]
 
 
-def _floors(found: Mapping[str, LinearAttention]) -> str:
+def _clamped(found: Mapping[str, LinearAttention]) -> str:
     """Describe encoded denominators with a clamp, and plain ones."""
     encoded = {
         row: one
@@ -52,16 +52,16 @@ def _floors(found: Mapping[str, LinearAttention]) -> str:
     if kept:
         shares = " / ".join(f"{s:g}" for s in sorted({encoded[row].min_cosine for row in kept}))
         parts.append(
-            "Linear attention: the paper does not say what it does where an encoded denominator "
-            f"comes near zero; here its size is kept at or above {shares} of its bound."
+            "The paper does not say what linear attention does where an encoded denominator comes "
+            f"near zero; here its absolute value is at least {shares} of its maximum."
         )
         parts.append(_affected(kept))
     plain = [row for row, one in encoded.items() if one.normalizer == "plain"]
     free = [row for row in encoded if row not in kept and row not in plain]
     if free:
-        parts.append(f"Scores that are never negative need no floor: {_names(free)}.")
+        parts.append(f"Scores that are never negative need no lower bound: {_names(free)}.")
     if plain:
-        parts.append(f"With the denominator of un-encoded features: {_names(plain)}.")
+        parts.append(f"The denominator is that of un-encoded features in {_names(plain)}.")
     return " ".join(parts)
 
 
@@ -71,29 +71,32 @@ def _authors(found: Mapping[str, LinearAttention]) -> str:
     for epsilon in sorted({one.epsilon for one in found.values() if one.epsilon is not None}):
         shares = {row: floored_share(one) for row, one in found.items() if one.epsilon == epsilon}
         parts.append(
-            f"Linear attention is divided by max(sum, {epsilon:g}), as in the LRPE authors' code "
-            f"of 2022. {_affected(shares)}"
+            f"Linear attention divides by max(denominator, {epsilon:g}), as in the LRPE authors' "
+            f"code of 2022. {_affected(shares)}"
         )
     normed = [row for row, one in found.items() if one.output_norm is not None]
     if normed:
         parts.append(
-            "Without a denominator, with a norm of the output in its place, as in the LRPE "
-            f"authors' code since January 2023: {_names(normed)}."
+            "A norm of the output takes the place of the denominator, as in the LRPE authors' "
+            f"code since January 2023, in {_names(normed)}."
         )
     return " ".join(parts)
 
 
 def _affected(shares: Mapping[str, float]) -> str:
-    """Describe for which queries a lower bound decides, by row."""
+    """Describe for how many queries the lower bound replaces the denominator, by row."""
     most = [row for row, share in shares.items() if share >= MOST]
     few = [share for share in shares.values() if share < MOST]
     affected = [f"most queries of {_names(most)}"] if most else []
     if any(few):
-        others = "any other row" if most else "a row"
+        others = "any other row" if most else "any row"
         affected.append(f"at most {max(*few, 0.01):.0%} of the queries of {others}")
     elif few:
         affected.append("no query of any other row" if most else "no query")
-    return f"At random inputs that decides for {' and '.join(affected)}."
+    return (
+        "On random inputs this lower bound takes the denominator's place for "
+        f"{' and '.join(affected)}."
+    )
 
 
 def _names(rows: Sequence[str]) -> str:

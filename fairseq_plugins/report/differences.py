@@ -9,8 +9,8 @@ from fairseq_plugins.statistics.comparisons import deviation
 from fairseq_plugins.statistics.inference import Estimate, Spread
 from fairseq_plugins.statistics.judged import BETTER, TIE, WORSE, Agreement, JudgedTable
 
-UNSURE = 1.5  # times the pooled deviation: more is too much for a reference row
-CANNOT = "no row has several seeds, so no difference can be tested and no ordering is claimed"
+MOST_SPREAD = 1.5  # of a reference row, in pooled deviations; more makes p of few seeds too small
+UNTESTED = "no row has several seeds, so no difference can be tested and no ordering is claimed"
 
 
 def interval(estimate: Estimate, digits: int, *, sign: str = "+") -> str:
@@ -31,7 +31,7 @@ def probability(p: float | None) -> str:
 
 
 def differences(judged: JudgedTable) -> list[Section]:
-    """Return the section on each row and the reference; [] if no row has several seeds."""
+    """Return the section that compares rows with the reference; [] if no row has several seeds."""
     table, ranked, reference = judged.table, judged.table.ranked_by, judged.table.reference
     parts = []
     for attention in [*table.attentions, *table.extra_attentions]:
@@ -40,28 +40,30 @@ def differences(judged: JudgedTable) -> list[Section]:
             continue
         listed = {row: one for row, one in found.items() if one.seeds or row in table.row_names}
         resolution = _resolution(judged, attention, spread)
-        parts.append(f"**{table.name_of(attention).capitalize()}**: {resolution}.")
+        parts.append(f"**{table.name_of(attention).capitalize()}**: {resolution}")
         own = deviation(judged.rows(attention)[reference]) or 0.0
-        if own > UNSURE * spread.deviation and not all(one.seeds for one in found.values()):
+        if own > MOST_SPREAD * spread.deviation and not all(one.seeds for one in found.values()):
             parts[-1] += (
-                f" `{reference}` varies more than the rest: of rows without three seeds p is too "
-                f"small here, and {MARK} stands too often."
+                f" `{reference}` varies more than the pooled deviation says: for rows with fewer "
+                f"than three seeds p is too small, and {MARK} appears too often."
             )
         parts += [_against_table(table, listed)] if listed else []
     if not parts:
         return []
     summary = (
-        f"{ranked.label} of a row minus that of `{reference}`, with its 95 % interval: a paired "
-        "t-test over the seeds that both have. With one or two common seeds (a dash) the spread of "
-        "all rows' seeds judges, too surely of a row that varies more than others; of the rows "
-        "beyond the paper those with three are listed. p is after Holm's correction, over the "
-        f"paper's rows and, apart from these, over the rows beyond; {MARK}: p < 0.05."
+        f"{ranked.label} of each row minus that of `{reference}`, with the 95 % interval of a "
+        "paired t-test over the seeds that both rows have. For rows with only one or two seeds in "
+        f"common (`{DASH}` under *seeds*) the standard deviation pooled over all rows is used "
+        "instead, which is too small for a row that varies more than others. Of the rows beyond "
+        "the paper, those with three common seeds or more are listed. p is after Holm's "
+        "correction, which covers the paper's rows and, separately, the rows beyond the paper; "
+        f"{MARK}: p < 0.05."
     )
-    return [Section(f"Differences to `{reference}`", [summary, *parts])]
+    return [Section(f"Differences from `{reference}`", [summary, *parts])]
 
 
 def _shown(table: Table, row: str) -> str:
-    """Name a row as the page's first table does."""
+    """Return the name of a row in the page's first table."""
     return table.row(row).label if table.is_printed else f"`{row}`"
 
 
@@ -84,12 +86,13 @@ def _resolution(judged: JudgedTable, attention: str, spread: Spread) -> str:
     digits = judged.table.ranked_by.digits
     found = ((deviation(seeds), row) for row, seeds in judged.rows(attention).items())
     rows = sorted((size, row) for size, row in found if size is not None)
-    ends = [f"{size:.{digits}f} of `{row}`" for size, row in (rows[0], rows[-1])]
+    ends = [f"{size:.{digits}f} for `{row}`" for size, row in (rows[0], rows[-1])]
     apart = f"; from {ends[0]} to {ends[1]}" if len(rows) > 1 else ""
     return (
-        f"seeds of one row have a standard deviation of {spread.deviation:.{digits}f} (pooled, "
-        f"{spread.freedom} degrees of freedom{apart}): two rows of one seed each differ with p < "
-        f"0.05, before correction, if they are {spread.resolution():.{digits}f} or more apart"
+        f"the standard deviation between seeds of a row is {spread.deviation:.{digits}f} (pooled "
+        f"over rows, {spread.freedom} degrees of freedom{apart}). Two rows with one seed each "
+        f"differ with p < 0.05, before correction, if they are {spread.resolution():.{digits}f} "
+        "or more apart."
     )
 
 
@@ -99,9 +102,10 @@ def marks(judged: JudgedTable) -> list[Section]:
     if not table.mark:
         return []
     parts = [
-        f"The paper's {MARK} / our p of the difference to `{table.reference}`, two-sided, and in "
-        f"brackets after Holm's correction over the paper's rows, which our {MARK} goes by. "
-        f"`{DASH}`: no mark in the paper; here no run or no spread between seeds."
+        f"In each cell the paper's {MARK} / our two-sided p of the difference from "
+        f"`{table.reference}`, and in brackets this p after Holm's correction over the paper's "
+        f"rows, which decides our {MARK}. `{DASH}`: no mark in the paper, or no p here, for want "
+        "of a run or of several seeds."
     ]
     for attention in table.attentions:
         found = {c.metric: judged.against(attention, c.metric) for c in table.columns}
@@ -139,11 +143,12 @@ def orderings(judged: JudgedTable) -> list[Section]:
     if not found:
         return []
     if all(judged.spread(one.attention) is None for one in found):
-        return [Section("Orderings of the paper", [f"{CANNOT.capitalize()}."])]
+        return [Section("Orderings of the paper", [f"{UNTESTED.capitalize()}."])]
     summary = (
-        f"By {table.ranked_by.label}: the neighbours in the paper's ranking, and each row against "
-        f"`{table.reference}`. A gap is by how much the paper's worse row is worse; it *holds* "
-        "where p < 0.05 after Holm's correction, and is a *tie* elsewhere."
+        f"Rows ranked by {table.ranked_by.label}: neighbours in the paper's ranking, and each row "
+        f"with `{table.reference}`. A gap is how much worse the row is that the paper ranks lower. "
+        "The paper's order *holds* or is *reversed* where p < 0.05 after Holm's correction; "
+        "elsewhere the two rows *tie*."
     )
     parts = [summary, *(_agreement(judged, agreement) for agreement in found)]
     parts += [text for a in table.attentions if (text := _without(judged, a))]
@@ -154,21 +159,21 @@ def _agreement(judged: JudgedTable, agreement: Agreement) -> str:
     table = judged.table
     name = f"**{table.name_of(agreement.attention).capitalize()}**"
     if judged.spread(agreement.attention) is None:
-        return f"{name}: {CANNOT}."
+        return f"{name}: {UNTESTED}."
     lost = judged.no_row_above_baseline(agreement.attention, table.ranked_by)
     if lost:
         return f"{name}: {lost}, so no ordering is claimed."
     line = (
-        f"{name}: of {len(agreement.pairs)} pairs of rows {agreement.count(True)} stand in the "
-        f"paper's order, {agreement.count(False)} the other way round, and "
-        f"{agreement.count(None)} are ties."
+        f"{name}, {len(agreement.pairs)} pairs of rows: the paper's order holds in "
+        f"{agreement.count(True)} and is reversed in {agreement.count(False)}; "
+        f"{agreement.count(None)} tie."
     )
     if len(agreement.best) < len(agreement.ranking):
-        line += f" No row is significantly better than {_names(agreement.best)}."
-    header = ["In the paper", "gap in the paper", "gap here", "95 % interval", "p", "here"]
+        line += f" Rows that no other row significantly beats: {_names(agreement.best)}."
+    header = ["the paper's order", "gap in the paper", "gap here", "95 % interval", "p", "here"]
     lines, digits = [], table.ranked_by.digits
     words = {True: "holds", False: "reversed", None: TIE}
-    for pair in agreement.telling_pairs(table.reference):
+    for pair in agreement.listed_pairs(table.reference):
         better, worse = _shown(table, pair.better), _shown(table, pair.worse)
         gaps = [f"{pair.paper_gap:.{digits}f}", f"{pair.gap.effect:+z.{digits}f}"]
         sign = ">" if table.ranked_by.higher_is_better else "<"
@@ -184,7 +189,7 @@ def _without(judged: JudgedTable, attention: str) -> str:
     better, ties, worse = (found.get(word, []) for word in (BETTER, TIE, WORSE))
     whose = "`none`" if "none" in table.row_names else "`none`, not in the paper"
     count = len(better) + len(ties) + len(worse)
-    text = f"{len(better)} of {count} rows are better"
+    text = f"{len(better)} of {count} rows are significantly better"
     text += f"; ties: {_names(ties)}" if ties else ""
     text += f"; worse: {_names(worse)}" if worse else ""
     name = table.name_of(attention).capitalize()
@@ -209,13 +214,14 @@ def within_rows(judged: JudgedTable) -> list[Section]:
         ]
         against = table.name_of(reference)
         summary = (
-            f"{table.ranked_by.label} of a row minus that of the same row with {against}, with its "
-            "95 % interval: a paired t-test over three common seeds or more, else by the spread of "
-            f"all rows' seeds. {MARK}: p < 0.05 after Holm's correction over all of these."
+            f"{table.ranked_by.label} of each row minus that of the same row with {against}, with "
+            "its 95 % interval: of a paired t-test over three common seeds or more, else by the "
+            "standard deviation between seeds pooled over all rows. "
+            f"{MARK}: p < 0.05 after Holm's correction over this table."
         )
         header = ["Method", *(table.word_of(attention) for attention in attentions)]
         page = markdown_table(header, lines, left=1)
-        sections.append(Section(f"Differences to {against}", [summary, page]))
+        sections.append(Section(f"Differences from {against}", [summary, page]))
     return sections
 
 

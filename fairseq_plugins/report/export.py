@@ -8,10 +8,10 @@ from fairseq_plugins.statistics.table_results import TableResults
 
 
 def render_cells(found: TableResults, *, as_latex: bool) -> str:
-    """Write a line for each row and a column for each attention and metric.
+    """Make a table with a line for each row and a column for each attention and metric.
 
-    The last column has the number of seeds under each attention. A last line (in LaTeX a comment)
-    says what the numbers are.
+    The last column has the number of seeds under each attention. The last line (in LaTeX a comment)
+    explains the numbers.
 
     as_latex: write a booktabs tabular instead of Markdown.
     """

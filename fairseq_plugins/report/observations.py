@@ -1,4 +1,4 @@
-"""Sections on what a table's numbers show beside differences: lengths, short samples, tokens."""
+"""Sections with observations: how numbers depend on length, on short samples, on tokens."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +7,7 @@ from fairseq_plugins.common.pages import Section, bullets
 from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers.extrapolation import (
     BUCKETS,
-    GOES_ON,
+    EXTRAPOLATES,
     SLIDING,
     bleu_metric,
     length_metric,
@@ -19,12 +19,12 @@ from fairseq_plugins.statistics.comparisons import gather, mean, rows_of
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.series import Line, bucket_lines, length_lines
 
-_PROTOCOLS = {"": "whole windows", SLIDING: "in a sliding window"}
+_PROTOCOLS = {"": "whole windows", SLIDING: "sliding window"}
 SHORT = "short_"  # metrics of fine-tuning before the longest samples
 
 
 def valid_bleu_both_ways(judged: JudgedTable) -> list[Section]:
-    """Return the section with the rows whose results have both; [] without such results."""
+    """Return the section with BLEU of tokens beside SacreBLEU; [] if no result has both."""
     columns = (TABLE_4.column("valid_bleu"), TABLE_4.column("valid_token_bleu"))
     results = [one for one in judged.results if one["metrics"].get(columns[1].metric) is not None]
     if judged.table.name != TABLE_4.name or not results:
@@ -50,9 +50,9 @@ def valid_bleu_both_ways(judged: JudgedTable) -> list[Section]:
 
 
 def rises(results: Sequence[Result], suffix: str, attention: str, factor: int) -> dict[str, float]:
-    """Compute each row's rise of perplexity over 1x in per cent, least first.
+    """Compute by how many per cent each row's perplexity rises from 1x to a length, least first.
 
-    Only seeds with both lengths count. suffix: suffix of the metrics.
+    Only seeds with both lengths count. suffix: of the metrics.
     """
     names = [f"{length_metric(each)}{suffix}" for each in (1, factor)]
     both = [
@@ -70,22 +70,21 @@ def rises(results: Sequence[Result], suffix: str, attention: str, factor: int) -
 
 
 def describe(found: Mapping[str, float], factor: int) -> str:
-    """Say which rows keep their perplexity, from at least one rise, least first."""
+    """Describe which rows extrapolate to a length, from their rises (not empty), least first."""
     words = [f"`{row}` ({rise:+.1f} %)" for row, rise in found.items()]
-    going_on = sum(rise <= GOES_ON for rise in found.values())
-    verb, own = ("has", "its") if going_on < 2 else ("have", "their")
-    text = f"at {factor}x, {going_on or 'none'} of {len(found)} rows {verb} a perplexity at most "
-    text += f"{GOES_ON:g} % above {own} own at 1x"
-    if going_on:
-        text += f": {', '.join(words[:going_on])}"
-    if rest := words[going_on:]:
-        text += f"; {'of the others ' if going_on else ''}the least rises {rest[0]}"
-        text += f", the most {rest[-1]}" if len(rest) > 1 else ""
+    count = sum(rise <= EXTRAPOLATES for rise in found.values())
+    text = f"from 1x to {factor}x the perplexity rises by at most {EXTRAPOLATES:g} % in "
+    text += f"{count or 'none'} of {len(found)} rows"
+    if count:
+        text += f": {', '.join(words[:count])}"
+    if rest := words[count:]:
+        text += f"; {'among the others ' if count else ''}it rises least in {rest[0]}"
+        text += f" and most in {rest[-1]}" if len(rest) > 1 else ""
     return f"{text}."
 
 
 def observations(judged: JudgedTable) -> list[Section]:
-    """Return the section; [] for tables without lengths or results."""
+    """Return the section on lengths; [] for tables without lengths or results."""
     table = judged.table
     sentences = [*_describe_lengths(table, judged.results), *describe_source_lengths(judged)]
     if not sentences:
@@ -94,14 +93,14 @@ def observations(judged: JudgedTable) -> list[Section]:
     if table.published_observations:
         published = bullets([f"{paper}: {text}" for paper, text in table.published_observations])
         parts += [
-            "**The papers observed**, with far larger models and mostly other texts:",
+            "**What the papers observed**, with far larger models and mostly other texts:",
             published,
         ]
     return [Section("Observations", parts)]
 
 
 def _describe_lengths(table: Table, results: Sequence[Result]) -> list[str]:
-    """Describe the rises at the longest length with numbers, by protocol and attention."""
+    """Describe rises of perplexity up to the longest length, by protocol and attention."""
     sentences = []
     for suffix, words in _PROTOCOLS.items():
         for attention in table.attentions:
@@ -174,15 +173,15 @@ def _gains(judged: JudgedTable, lines: Mapping[str, Line], attention: str) -> st
     text = f"BLEU minus that of `{judged.table.reference}` at {buckets} words: "
     has_interval = any(estimate.p is not None for gap in gaps for estimate in gap.values())
     how_sure = (
-        f"{MARK} is significant, as in the table"
+        f"{MARK}: significant, as in the table"
         if has_interval
-        else "with one seed of each row, no difference has an interval"
+        else "each row has one seed, so no difference has an interval"
     )
     return f"{text}{'; '.join(words)} ({how_sure})."
 
 
 def short_sample_sentences(judged: JudgedTable) -> list[Section]:
-    """Return the section; [] for tables without such columns or rows."""
+    """Return the section on short samples; [] for tables without such columns or rows."""
     table, sentences = judged.table, []
     for attention in table.attentions:
         for column in table.columns:
@@ -190,7 +189,7 @@ def short_sample_sentences(judged: JudgedTable) -> list[Section]:
             if not column.metric.startswith(SHORT) or table.reference not in rows:
                 continue
             if why := judged.no_row_above_baseline(attention, column):
-                sentences.append(f"{why[0].upper()}{why[1:]}: these numbers decide nothing.")
+                sentences.append(f"{why[0].upper()}{why[1:]}, so these numbers decide nothing.")
                 continue
             found = {row: mean(seeds.values()) for row, seeds in rows.items()}
             least = found.pop(table.reference)
@@ -202,6 +201,6 @@ def short_sample_sentences(judged: JudgedTable) -> list[Section]:
             )
             once = all(len(seeds) == 1 for seeds in rows.values())
             sentences.append(
-                f"{text} With one seed no difference has an interval." if once else text
+                f"{text} Each row has one seed, so no difference has an interval." if once else text
             )
     return [Section("Observations", [" ".join(sentences)])] if sentences else []

@@ -107,7 +107,7 @@ class Report(TableFolder):
 
 
 def write_table_pages(root: Path, say: Callable[[str], None]) -> list[Path]:
-    """Render page and figures of every table, scale and custom run; return the pages below `root`.
+    """Render page and figures of every table, scale and study; return the pages below `root`.
 
     say: called with a sentence on each result that is left out.
     """

@@ -1,4 +1,4 @@
-"""Differences of all pairs of rows trained with the same seeds: text, Markdown and pictures."""
+"""Differences between all pairs of rows trained with the same seeds, as text, page and picture."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -24,10 +24,10 @@ Losses = Mapping[str, Sequence[Mapping[int, float]]]  # by row and run: base-2 l
 
 @dataclass(frozen=True)
 class PairwiseRuns:
-    """Rows, their values at the seeds that all of them have, and the difference of every two.
+    """Rows, their values at the seeds that all of them have, and the difference of every pair.
 
     Attributes:
-        rows: their names, in the order that was asked for.
+        rows: their names, in the requested order.
         column: the metric that is compared.
         values: by row and seed.
         estimates: by two rows, the second row minus the first; p after Holm's correction over all.
@@ -53,10 +53,10 @@ class PairwiseRuns:
         """Say which of two rows is better, in a sentence."""
         estimate = self.estimates[first, second]
         if estimate.p is None and len(self.seeds) > 1:
-            runs = f"{len(self.seeds)} seeds, which says nothing of chance"
-            return f"{first} and {second} do not vary over {runs}."
+            seeds = f"{len(self.seeds)} seeds, so their difference cannot be tested"
+            return f"{first} and {second} do not vary over {seeds}."
         if estimate.p is None:
-            return f"One seed of {first} and {second} says nothing of chance."
+            return f"One seed of {first} and {second} does not show how much chance does."
         if not estimate.is_significant:
             return (
                 f"{first} and {second} do not differ significantly in these runs "
@@ -67,7 +67,7 @@ class PairwiseRuns:
         return f"{better} is better than {worse} (p {_compared(estimate.adjusted)})."
 
     def summary(self) -> str:
-        """Write the means of all rows in a line, the best one first."""
+        """Format the means of all rows in a line, the best one first."""
         sign = -1 if self.column.higher_is_better else 1
         means = {row: mean(self.values[row].values()) for row in self.rows}
         ranked = sorted(self.rows, key=lambda row: sign * means[row])
@@ -75,7 +75,7 @@ class PairwiseRuns:
         return f"{self.column.label}: {numbers}"
 
     def text(self) -> str:
-        """Write the numbers, the differences, the verdicts and, of two rows, a picture in text."""
+        """Format numbers, differences and verdicts for a terminal, of two rows with a picture."""
         cells = [["", self.column.label], *([row, self._cell(row)] for row in self.rows)]
         if len(self.rows) == 2:
             ((pair, estimate),) = self.estimates.items()
@@ -88,7 +88,7 @@ class PairwiseRuns:
         return "\n".join([self._heading(), "", *shown, "", *self._verdicts(), "", self._about()])
 
     def page(self, title: str, *below: str) -> Page:
-        """Make the page with the numbers, the differences, the verdicts and what is given."""
+        """Make the page with numbers, differences, verdicts and further paragraphs `below`."""
         cells = [[f"`{row}`", self._cell(row)] for row in self.rows]
         result = [
             markdown_table(["encoding", self.column.label], cells, left=1),
@@ -100,7 +100,7 @@ class PairwiseRuns:
         return Page(title, f"{self._heading()}.", result)
 
     def _verdicts(self) -> list[str]:
-        """Say which rows are better, and which learned too little for that to mean much."""
+        """Say which rows are better, and which are no better than the baseline."""
         verdicts = [self.verdict(*pair) for pair in self.estimates]
         if self.baseline is None:
             return verdicts
@@ -110,19 +110,19 @@ class PairwiseRuns:
         if low:
             verdicts.append(
                 f"No better than the baseline *{name}* ({value:.{self.column.digits}f}), a model "
-                f"without context: {', '.join(low)}. Longer training would say more."
+                f"without context: {', '.join(low)}. Train longer to compare them."
             )
         return verdicts
 
     def _about(self) -> str:
         about = (
             "Means over seeds ± standard deviation (number of seeds). Differences are paired by "
-            "seed, with 95 % intervals of a t-test (of two seeds by the pooled spread)"
+            "seed, with 95 % intervals of a t-test (of two seeds, by the pooled standard deviation)"
         )
         if len(self.estimates) == 1:
             return f"{about}."
         correction = f"p is after Holm's correction over all {len(self.estimates)} pairs"
-        return f"{about}; {correction}, the intervals are each without it."
+        return f"{about}; {correction}, the intervals are not corrected."
 
     def _heading(self) -> str:
         better, count = "higher" if self.column.higher_is_better else "lower", len(self.seeds)
@@ -189,7 +189,7 @@ def compare(
     results: Sequence[Result],
     baselines: Baselines | None = None,
 ) -> PairwiseRuns:
-    """Compare every two rows of a study at the seeds that all of them have.
+    """Compare every pair of rows of a study at the seeds that all of them have.
 
     Raises:
         ValueError: they have no seed in common.
@@ -206,9 +206,9 @@ def compare(
     ]
     common = set.intersection(*seeds)
     if not common:
-        raise ValueError(f"{' and '.join(rows)} have no finished run of one seed in common.")
+        raise ValueError(f"{' and '.join(rows)} have no seed with finished runs in common.")
     shared = [r for r in results if r["row"] in rows and r["seed"] in common]
-    # Without a reference and rows of a paper, all pairs are corrected together.
+    # Without a reference row and a paper's rows, all pairs are corrected together.
     judged = JudgedTable(replace(table, rows=(), reference=""), gather(shared, [column]))
     estimates = {}
     for first, second in itertools.combinations(rows, 2):
@@ -220,7 +220,7 @@ def compare(
 
 
 def draw(pairwise: PairwiseRuns, losses: Losses, stem: Path) -> list[Path]:
-    """Write the picture, with the rows' training losses, as PNG and SVG, if there is matplotlib."""
+    """Draw differences and training losses; return PNG and SVG, [] without matplotlib."""
     try:
         from matplotlib.figure import Figure
 
@@ -243,7 +243,7 @@ def draw(pairwise: PairwiseRuns, losses: Losses, stem: Path) -> list[Path]:
 
 
 def _draw_differences(pairwise: PairwiseRuns, panel: Any) -> None:
-    """Draw each pair's mean difference with its interval, and of one pair each seed's."""
+    """Draw each pair's mean difference with its interval; of a single pair also each seed's."""
     label = f"difference in {pairwise.column.label}, 95 % interval"
     if len(pairwise.estimates) == 1:
         (pair,) = pairwise.estimates

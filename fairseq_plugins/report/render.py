@@ -32,16 +32,17 @@ Lines = Mapping[tuple[str, str], Line]  # by row and attention
 
 
 def study_section(study: Study, scale: str, changes: Sequence[str]) -> Section:
-    """Return the section on what a custom run changes in a scale's recipe."""
+    """Return the section that lists the changes of a study to a scale's recipe."""
     lines = [f"`{change}`" for change in changes]
     if study.data is not None:
         lines.insert(0, f"data: `{study.data.name}`")
     about = (
-        "The same for every row. The paper's numbers are of other data, and not shown. The page "
-        "Compare of the site (`fairseq-pe report`) has the difference of every two rows."
+        "These changes are the same for every row. The paper's numbers are of other data, and not "
+        "shown. The page Compare of the site (`fairseq-pe report`) has the difference of every two "
+        "rows."
     )
-    heading = f"What differs from the recipe at scale `{scale}`"
-    return Section(heading, [bullets(lines) or "Nothing.", about])
+    heading = f"Changes to the recipe of scale `{scale}`"
+    return Section(heading, [bullets(lines) or "None.", about])
 
 
 def render(
@@ -56,7 +57,7 @@ def render(
 ) -> Page:
     """Make the page of a table.
 
-    left_out: sentences on results that are not shown. study: the custom run whose page it is.
+    left_out: sentences on results that are not shown. study: whose page it is, None for a scale's.
     missing_rows: sentences on the paper's rows without a result. changes: of the study to the
     recipe, each ``key: recipe -> here``.
     """
@@ -81,7 +82,7 @@ def render(
         sections.append(figure_section(table.source, name, figure_note))
     sections += baselines_section(judged)
     if results:
-        what = "the same to sort, with the runs behind each number, their commands and settings"
+        what = "these tables to sort, with the runs behind each number, their commands and settings"
         link = site_link(f"{table.name}-{name}.html", what)
         sections.append(provenance_section(bullets(about.provenance), link))
     return Page(f"{table.source}, {title}", about.headline, [*filter(None, result)], sections)
@@ -103,14 +104,14 @@ def figure_page(
     ]
     notes = Section("Notes", [bullets(about.notes)])
     origin = provenance_section(
-        bullets(about.provenance), site_link(anchor, "lines to hide and to show")
+        bullets(about.provenance), site_link(anchor, "the figure, whose lines can be hidden")
     )
     title = f"{figure.source}, {'study' if is_study else 'scale'} `{scale}`"
     return Page(title, about.headline, result, [notes, origin])
 
 
 def comparisons(judged: JudgedTable) -> list[Section]:
-    """Return the sections on what the numbers say: observations, differences, orderings."""
+    """Return the sections that compare rows: observations, differences, orderings, marks."""
     return [
         *valid_bleu_both_ways(judged),
         *observations(judged),
@@ -138,7 +139,7 @@ def _further_rows(judged: JudgedTable, lines: Lines, level: int = 2) -> list[Sec
 
 
 def main_tables(judged: JudgedTable, lines: Lines) -> list[str]:
-    """Write the paper's rows in the paper's order, in one table or in one per attention.
+    """Make the tables of the paper's rows, in its order: one, or one for each attention.
 
     If the paper has no numbers, only ours are shown.
     """
@@ -172,7 +173,7 @@ def _labelled(table: Table) -> list[tuple[list[str], Row]]:
 
 
 def _one_table(table: Table, lines: Lines) -> str:
-    """Write all attentions side by side, each with the paper's numbers and ours."""
+    """Make a table with all attentions side by side, each with the paper's numbers and ours."""
     header, ranked = ["", "Method"], table.ranked_by
     for attention in table.attentions:
         paper = [f"paper {column.label}" for column in table.printed_columns]
@@ -196,7 +197,7 @@ def _one_table(table: Table, lines: Lines) -> str:
 
 
 def _our_table(table: Table, lines: Lines, names: Sequence[str], attentions: Sequence[str]) -> str:
-    """Write the table of some rows without the paper's numbers, under attentions that ran."""
+    """Make the table of some rows without the paper's numbers, under attentions with results."""
     header = ["Method"]
     ran = [a for a in attentions if any((name, a) in lines for name in names)] or attentions
     for attention in ran:

@@ -12,10 +12,9 @@ from fairseq_plugins.statistics.inference import sample_mean
 from fairseq_plugins.statistics.numbers import Numbers
 from fairseq_plugins.statistics.verdicts import Verdict, Word, begins_at, judge
 
-# A printed effect farther out than this many interval widths is not drawn: it is of another model,
-# and would leave the interval no room.
+# A printed effect is not drawn where it is this many times as far from the threshold as the
+# interval reaches: it would leave the interval no room.
 FARTHEST = 3.0
-
 
 # By scale, then by the name of each claim that the scale can decide.
 Verdicts = Mapping[str, Mapping[str, Verdict]]
@@ -24,8 +23,9 @@ Verdicts = Mapping[str, Mapping[str, Verdict]]
 def best_verdicts(verdicts: Verdicts) -> dict[str, tuple[str, Verdict]]:
     """Choose for each claim the scale that measures it best, and the verdict there.
 
-    That is the largest scale with an interval; without one, a scale that says that the claim cannot
-    be tested, as where no row is above its trivial baselines; then one with any number.
+    That is the largest scale with an interval; if there is none, the largest one where the claim
+    cannot be tested, as where no row beats the trivial baselines; if there is none either, the
+    largest one with any number.
     """
     sizes = {scale: size for size, scale in enumerate(SCALE_NAMES)}
     best: dict[str, tuple[str, Verdict]] = {}
@@ -44,8 +44,8 @@ def _rank(verdict: Verdict) -> int:
     return 1 if verdict.word == Word.UNDECIDED and not verdict.has_interval else 3
 
 
-def without_needless(verdicts: Verdicts) -> dict[str, dict[str, Verdict]]:
-    """Leave out `not run` at a scale where another scale measures the claim."""
+def drop_not_run(verdicts: Verdicts) -> dict[str, dict[str, Verdict]]:
+    """Leave out the verdict `not run` where another scale measures the claim."""
     best = best_verdicts(verdicts)
     return {
         scale: {
@@ -78,7 +78,7 @@ def all_printed() -> dict[str, Cells]:
 def smaller_than_printed(claim: Claim, verdict: Verdict) -> bool:
     """Test whether an undecided effect is significantly smaller than the printed one.
 
-    Its interval then ends, on the claimed side, before the effect that the paper prints.
+    Its interval then excludes the printed effect, which is farther on the claimed side.
     """
     own, paper = verdict.estimate, printed(claim).estimate
     if verdict.word != Word.UNDECIDED or own is None or paper is None:
@@ -91,15 +91,14 @@ def smaller_than_printed(claim: Claim, verdict: Verdict) -> bool:
 
 @dataclass(frozen=True)
 class Bar:
-    """An effect with its interval on a line from -1 to 1, as pictures of claims draw it.
+    """An effect with its interval, scaled to -1 to 1 for pictures of claims.
 
-    The claim begins at 0 and holds above it, whatever its units and direction. An interval that
-    does not reach the paper's number keeps its size.
+    The claim holds above 0, whatever its units and direction.
 
     Attributes:
         effect: the measured effect.
         low, high: its 95 % interval, or None.
-        paper: the paper's number; None without one, and where it is far outside.
+        paper: the effect in the paper's numbers; None if it is far outside, or without any.
     """
 
     effect: float
@@ -109,7 +108,7 @@ class Bar:
 
 
 def bar_of(claim: Claim, verdict: Verdict) -> Bar | None:
-    """Place a claim's effect on a line; None where it is not run."""
+    """Scale a claim's effect and interval for a picture; None without an effect."""
     if verdict.estimate is None:
         return None
     begins = begins_at(claim.evidence)

@@ -7,7 +7,7 @@ from fairseq_plugins.papers.tables import Column, Table
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.statistics.inference import Estimate, Seeds, together
 
-# The runs of a row under an attention: by metric the values by seed.
+# The values of a row under an attention, by metric and seed.
 Cell = Mapping[str, Seeds]
 Cells = Mapping[tuple[str, str], Cell]  # by (row, attention)
 
@@ -23,7 +23,7 @@ def deviation(seeds: Seeds) -> float | None:
 
 
 def gather(results: Iterable[Result], columns: Iterable[Column], suffix: str = "") -> Cells:
-    """Collect the columns' metrics; `suffix` picks an evaluation, as "_context_400"."""
+    """Collect the columns' metrics of results; `suffix` picks an evaluation, as "_context_400"."""
     metrics = [column.metric for column in columns]
     found: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
     for result in sorted(results, key=lambda result: result["seed"]):
@@ -43,9 +43,9 @@ def rows_of(cells: Cells, attention: str, metric: str) -> dict[str, Seeds]:
 
 
 def by_family(table: Table, found: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """Correct p-values by Holm's method, apart for the paper's rows and for the rows beyond them.
+    """Correct p-values by Holm's method, separately for the paper's rows and for all others.
 
-    How many encodings stand beside a paper's rows then changes nothing of how sure these are.
+    So the number of further encodings does not change the verdicts on the paper's rows.
     """
     judged = together({name: one for name, one in found.items() if name in table.row_names})
     judged |= together({name: one for name, one in found.items() if name not in table.row_names})

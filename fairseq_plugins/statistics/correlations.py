@@ -17,8 +17,8 @@ from fairseq_plugins.statistics.inference import (
 
 LEAST_ROWS = 4  # with fewer, Fisher's transformation has no interval
 ATTENTION = "vanilla"
-RATIO = "direction_balance"  # the property that is met at 1; the others are at 0
-# The metrics of a property and of a performance; or a table and a metric of it.
+RATIO = "direction_balance"  # a property that holds at 1; the others hold at 0
+# The metrics of a property and of a performance; or a table and one of its metrics.
 MetricPair = tuple[str, str]
 
 
@@ -52,12 +52,13 @@ def over_rows(
     Args:
         cells: of tables, by name.
         of: table and metric of the property.
-        with_: of the performance.
+        with_: table and metric of the performance.
         attention: of the rows.
         rows: names; a row without both numbers is left out.
         scale: of the cells; empty for a paper's own numbers.
         violation: maps the property to the number that is correlated.
-        given: table and metric of what is held constant, a mean over seeds; None for nothing.
+        given: table and metric of a quantity that is held constant, a mean over seeds; None for
+            a plain correlation.
     """
     first, second = (rows_of(cells.get(table, {}), attention, m) for table, m in (of, with_))
     own = {
@@ -77,16 +78,16 @@ def over_rows(
     return Correlated(found, partial_correlation(violations, performances, constant))
 
 
-def near_start(table: str) -> MetricPair:
-    """Return where a table of fine-tuned models has their nearness to the published start."""
+def start_similarity(table: str) -> MetricPair:
+    """Return the metric of a table for the similarity of its models to the published one."""
     return table, START_COSINE.metric
 
 
 def of_fine_tuned(seeds: Seeds, scale: str) -> float | None:
-    """Return the value of the models that Tables 3 and 4 fine-tune; None without one.
+    """Return a property of the models that Tables 3 and 4 fine-tune; None without one.
 
-    At `published` each of their seeds has a way back to the published model of its own: the mean
-    over seeds. Elsewhere all start from the model of seed 1. A paper's number has seed 0.
+    At `published` each seed fine-tunes a model of its own: the mean over seeds. Elsewhere all
+    fine-tune the model of seed 1. A paper's number has seed 0.
     """
     if scale == PUBLISHED:
         return mean(seeds.values()) if seeds else None
@@ -94,11 +95,12 @@ def of_fine_tuned(seeds: Seeds, scale: str) -> float | None:
 
 
 def correlate(
-    cells: Mapping[str, Cells], scale: str, *, at_one_nearness: bool = False
+    cells: Mapping[str, Cells], scale: str, *, hold_similarity: bool = False
 ) -> dict[MetricPair, Correlated]:
     """Correlate every property with every performance, with Holm's correction over all.
 
-    at_one_nearness: hold the nearness to the published start constant.
+    hold_similarity: compute partial correlations, which control for the similarity to the published
+    model.
     """
     found = {
         (own.metric, column.metric): over_rows(
@@ -108,7 +110,7 @@ def correlate(
             ATTENTION,
             ROWS,
             scale,
-            given=near_start(table) if at_one_nearness else None,
+            given=start_similarity(table) if hold_similarity else None,
         )
         for own in PROPERTIES
         for table, column in PERFORMANCES

@@ -1,9 +1,9 @@
 """Tests, intervals and corrections for differences between rows, used by all pages and claims.
 
 Runs of one seed see their data in the same order, so rows are compared at the seeds that they
-share: seed by seed where these are three or more, which then say themselves how sure it is. Of
-fewer, the spread that seeds make in all rows of the table says it: two differences are alike by
-chance too often.
+share. With three or more of these, a paired t-test over seeds takes its error from the paired
+differences; with fewer, the error comes from the deviation between seeds pooled over all rows of
+the table, since two differences are too often alike by chance.
 """
 
 import gc
@@ -15,11 +15,11 @@ import numpy as np
 from scipy import special, stats
 
 CONFIDENCE = 0.95
-LEAST_SEEDS = 3  # that speak for themselves
-MOST_SEEDS = 100  # that are ever said to be enough
+LEAST_SEEDS = 3  # of a test over seeds
+MOST_SEEDS = 100  # the largest number of seeds that is proposed
 SIGNIFICANT = 1 - CONFIDENCE  # p below which a difference is significant
 
-Seeds = Mapping[int, float]  # what a row measured, by seed
+Seeds = Mapping[int, float]  # the numbers of a row, by seed
 K = TypeVar("K", bound=Hashable)
 
 
@@ -37,11 +37,11 @@ class Spread:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A difference, its 95 % interval, and the p-value of there being none.
+    """A difference or another effect, with its 95 % interval and its p-value.
 
     Attributes:
-        low, high, p: interval and p-value; None where the spread of seeds is unknown.
-        seeds: number of paired seeds; 0 where the pooled spread of the table decides.
+        low, high, p: interval and p-value; None where the deviation between seeds is unknown.
+        seeds: number of paired seeds; 0 where the test uses the pooled deviation.
         adjusted: p after Holm's correction, where several were tested together.
     """
 
@@ -81,8 +81,8 @@ class Estimate:
 def pooled_spread(rows: Iterable[Seeds]) -> Spread | None:
     """Pool the standard deviation within rows over the rows with several seeds.
 
-    None where no row has several, and where no seed ever changed anything: that is a row which
-    predicts the same whatever it is given, and says nothing of the others.
+    None where no row has several, and where no row varies: models that predict the same for every
+    input, as after a failed training, tell nothing about the deviation of others.
     """
     several = [list(row.values()) for row in rows if len(row) > 1]
     if not any(map(_varies, several)):
@@ -97,15 +97,14 @@ def difference(
 ) -> Estimate:
     """Estimate the mean of one group of rows minus that of another; groups are mostly one row.
 
-    Over the seeds that all of them have: each gives one difference, and three or more are judged
-    by a paired t-test, fewer by `spread`. Rows without a common seed are compared over all their
-    seeds, by `spread`.
+    Each seed that all rows have gives one difference. Three or more are tested by a paired t-test,
+    fewer by `spread`. Rows without a common seed are compared over all their seeds, by `spread`.
 
     Raises:
         ValueError: a group without rows, or a row without seeds.
     """
     if not first or not second or not all([*first, *second]):
-        raise ValueError("each side must have rows, and each row seeds, but one has none.")
+        raise ValueError("each group must have rows, and each row seeds, but one has none.")
     common = sorted(set(first[0]).intersection(*first, *second))
     paired = [_mean_at(first, seed) - _mean_at(second, seed) for seed in common]
     if len(paired) >= LEAST_SEEDS and _varies(paired):
@@ -121,7 +120,7 @@ def difference(
 
 
 def above(row: Seeds, value: float, spread: Spread | None = None) -> Estimate:
-    """Estimate by how much a row is above a fixed number, as that of a trivial baseline."""
+    """Estimate how far a row is above a fixed number, such as a trivial baseline."""
     values = list(row.values())
     if len(values) >= LEAST_SEEDS and _varies(values):
         return _of_sample(values, value)
@@ -129,7 +128,7 @@ def above(row: Seeds, value: float, spread: Spread | None = None) -> Estimate:
 
 
 def enough_seeds(estimate: Estimate, value: float = 0.0) -> int | None:
-    """Estimate how many seeds would separate the effect from `value`, at the present spread.
+    """Estimate how many seeds would separate the effect from `value`, at the same deviation.
 
     None where the estimate is not paired over seeds, already excludes the value, or would need
     more than `MOST_SEEDS`.
@@ -149,9 +148,10 @@ def enough_seeds(estimate: Estimate, value: float = 0.0) -> int | None:
 
 
 def p_of_share(percent: float, examples: int, baseline: float) -> float:
-    """Test whether an accuracy is above `baseline` per cent: exact binomial, one-sided.
+    """Compute the p-value of an accuracy above `baseline`, by a one-sided exact binomial test.
 
-    The baseline is taken as known, though it may be measured on the same examples.
+    Both are in per cent. The baseline is taken as exact, though it may be measured on the same
+    examples.
     """
     right = round(percent / 100 * examples)
     test = stats.binomtest(right, examples, baseline / 100, alternative="greater")
@@ -164,7 +164,7 @@ def sample_mean(values: Sequence[float]) -> Estimate:
 
 
 def correlation(first: Sequence[float], second: Sequence[float]) -> Estimate | None:
-    """Compute Pearson's correlation; None for a constant side, no interval below four pairs."""
+    """Compute Pearson's correlation; None if a side is constant, no interval below four pairs."""
     if not (_varies(first) and _varies(second)):
         return None
     test = stats.pearsonr(first, second)
@@ -178,9 +178,9 @@ def correlation(first: Sequence[float], second: Sequence[float]) -> Estimate | N
 def partial_correlation(
     first: Sequence[float], second: Sequence[float], given: Sequence[float]
 ) -> Estimate | None:
-    """Compute Pearson's correlation of two quantities with a third held constant.
+    """Compute the partial correlation of two quantities, which controls for a third.
 
-    None where one is constant or follows from the third; no interval below five triples.
+    None where one is constant or a linear function of the third; no interval below five triples.
     """
     if not all(map(_varies, (first, second, given))):
         return None
@@ -221,17 +221,17 @@ def _of_sample(values: Sequence[float], null: float) -> Estimate:
 
 
 def _of_spread(effect: float, variance: float, spread: Spread | None) -> Estimate:
-    """variance: of the estimate, in units of the spread's own."""
+    """Estimate an effect whose variance is a multiple, `variance`, of the pooled one."""
     if spread is None:
         return Estimate(effect)
     return _of_error(effect, spread.deviation * float(np.sqrt(variance)), spread.freedom)
 
 
 def _of_error(effect: float, error: float, freedom: int, seeds: int = 0) -> Estimate:
-    """Judge an effect of known standard error by Student's t distribution.
+    """Estimate an effect of known standard error, by Student's t distribution.
 
-    By SciPy's special functions: its distributions and tests take milliseconds for each of the
-    ten thousand differences of all pages.
+    It uses SciPy's special functions: SciPy's distributions and tests take milliseconds for each
+    of the ten thousand differences on all pages.
     """
     half = _margin(freedom) * error
     score = abs(effect) / error if error else np.inf  # squares of tiny differences are zero
@@ -246,11 +246,11 @@ def _margin(freedom: int) -> float:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Correct p-values by Holm's method (1979), in the same order."""
-    if not p_values:  # of which statsmodels makes an error
+    if not p_values:  # which statsmodels refuses
         return []
-    from statsmodels.stats.multitest import multipletests  # and pandas with it: most of a second
+    from statsmodels.stats.multitest import multipletests  # imports pandas, most of a second
 
-    gc.freeze()  # it collects garbage at every call: a third of a second where torch is loaded
+    gc.freeze()  # statsmodels collects garbage at every call, a third of a second with torch
     try:
         _, adjusted, *_ = multipletests(p_values, method="holm")
     finally:

@@ -32,24 +32,24 @@ R = TypeVar("R")
 def _once(
     method: Callable[Concatenate["JudgedTable", P], R],
 ) -> Callable[Concatenate["JudgedTable", P], R]:
-    """Keep what a method of a judged table returns, by its arguments."""
+    """Cache the results of a method of a judged table, by its arguments."""
 
     @functools.wraps(method)
-    def kept(self: "JudgedTable", *args: P.args, **kwargs: P.kwargs) -> R:
+    def cached(self: "JudgedTable", *args: P.args, **kwargs: P.kwargs) -> R:
         key = (method.__name__, args, *sorted(kwargs.items()))
-        if key not in self._known:
-            self._known[key] = method(self, *args, **kwargs)
-        found: R = self._known[key]  # type: ignore[assignment]
+        if key not in self._cache:
+            self._cache[key] = method(self, *args, **kwargs)
+        found: R = self._cache[key]  # type: ignore[assignment]
         return found
 
-    return kept
+    return cached
 
 
 def baselines_of(table: Table, results: Sequence[Result]) -> Baselines:
     """Read the baselines from the data descriptions of results.
 
-    Runs of a table have the same data, but an earlier description may have fewer baselines:
-    the description with most of them counts.
+    Runs of a table have the same data, but earlier descriptions may have fewer baselines. Where
+    they differ, the description with the most baselines counts.
     """
     experiment = EXPERIMENTS[table.experiment]
     described = (
@@ -63,7 +63,7 @@ def baselines_of(table: Table, results: Sequence[Result]) -> Baselines:
 
 
 def examples_of(table: Table, results: Sequence[Result]) -> Mapping[str, int]:
-    """Return by metric the number of examples measured on, where the metric is a share of them."""
+    """Return the number of scored examples of each metric that is a share of examples."""
     experiment = EXPERIMENTS[table.experiment]
     for result in results:
         found = experiment.examples(DataDescription.model_validate(result["data"]), result["scale"])
@@ -83,11 +83,11 @@ def best_baseline(column: Column, baselines: Baselines) -> tuple[str, float] | N
 
 @dataclass(frozen=True)
 class Pair:
-    """Two rows of which the paper has `better` before `worse` in the column that ranks them.
+    """Two rows, `better` and `worse` in the paper's ranking.
 
     Attributes:
         better, worse: names of rows.
-        paper_gap: by how much `worse` is worse in the paper.
+        paper_gap: how much worse `worse` is in the paper.
         gap: the same in the results.
     """
 
@@ -98,7 +98,7 @@ class Pair:
 
     @property
     def holds(self) -> bool | None:
-        """Return whether the results have the paper's order; None for a tie."""
+        """Whether the results have the paper's order; None for a tie."""
         return self.gap.effect > 0 if self.gap.is_significant else None
 
 
@@ -117,11 +117,11 @@ class Agreement:
     pairs: tuple[Pair, ...]
 
     def count(self, holds: bool | None) -> int:
-        """Count the pairs that hold, that are reversed (False), or that are ties (None)."""
+        """Count the pairs whose order holds (True), is reversed (False), or that tie (None)."""
         return sum(pair.holds is holds for pair in self.pairs)
 
-    def telling_pairs(self, reference: str) -> list[Pair]:
-        """Return the neighbours in the paper's ranking, and each row with the reference."""
+    def listed_pairs(self, reference: str) -> list[Pair]:
+        """Return the pairs of neighbours in the paper's ranking, and those with the reference."""
         neighbours = set(itertools.pairwise(self.ranking))
         return [
             pair
@@ -131,7 +131,7 @@ class Agreement:
 
     @property
     def best(self) -> tuple[str, ...]:
-        """The rows than which no other row is significantly better."""
+        """The rows that no other row significantly beats."""
         beaten = {
             pair.worse if pair.holds else pair.better
             for pair in self.pairs
@@ -142,19 +142,19 @@ class Agreement:
 
 @dataclass(frozen=True, eq=False)
 class JudgedTable:
-    """The cells of a table and what their differences say.
+    """The cells of a table with tests of their differences.
 
     Pages, the site and its comparison format these numbers; none of them tests anything itself.
-    A p-value is after Holm's correction: over the paper's rows against the reference, apart from
-    these over the rows beyond the paper against it, over all other pairs of the paper's rows, and
-    over all remaining pairs.
+    Holm's correction of p-values covers four families: the paper's rows against the reference, the
+    rows beyond the paper against the reference, all other pairs of the paper's rows, and all
+    remaining pairs.
 
     Attributes:
         table: of a paper.
-        cells: by row and attention, by metric the values by seed.
-        baselines: by metric the numbers of trivial baselines.
-        examples: by metric the number of examples, where a metric is a share of them.
-        results: the runs that the cells are made of.
+        cells: values by row and attention, then by metric and by seed.
+        baselines: scores of trivial baselines, by metric and name.
+        examples: number of examples of each metric that is a share of examples.
+        results: the runs of the cells.
     """
 
     table: Table
@@ -162,7 +162,7 @@ class JudgedTable:
     baselines: Baselines = field(default_factory=dict)
     examples: Mapping[str, int] = field(default_factory=dict)
     results: Sequence[Result] = ()
-    _known: dict[object, object] = field(default_factory=dict, repr=False)
+    _cache: dict[object, object] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, table: Table, results: Sequence[Result], suffix: str = "") -> "JudgedTable":
@@ -177,12 +177,12 @@ class JudgedTable:
 
     @_once
     def rows(self, attention: str, metric: str = "") -> dict[str, Seeds]:
-        """Return by row the values of a metric (that of the ranking, if none is given)."""
+        """Return the values of a metric by row (the ranking column's, if none is given)."""
         return rows_of(self.cells, attention, metric or self.table.ranked_by.metric)
 
     @_once
     def spread(self, attention: str, metric: str = "") -> Spread | None:
-        """Estimate the deviation between seeds of a row, pooled over rows; None if unknown."""
+        """Pool the deviation between seeds over rows; None if no row has several."""
         return pooled_spread(self.rows(attention, metric).values())
 
     @_once
@@ -231,10 +231,10 @@ class JudgedTable:
 
     @_once
     def pairs(self, attention: str) -> dict[tuple[str, str], Estimate]:
-        """Compare every two rows in the ranking column.
+        """Compare every pair of rows in the ranking column.
 
         Returns:
-            By two rows, sorted by name, the first one's number minus the second one's.
+            The first row's number minus the second's, by pair of rows in the order of their names.
         """
         rows, spread = self.rows(attention), self.spread(attention)
         judged = {
@@ -249,7 +249,7 @@ class JudgedTable:
         return {(a, b): judged.get((a, b)) or judged[b, a].times(-1) for a, b in pairs}
 
     def pair(self, attention: str, first: str, second: str) -> Estimate | None:
-        """Return the difference of two rows in the ranking column; None where one is missing."""
+        """Return the difference of two rows in the ranking column; None if one is missing."""
         pairs = self.pairs(attention)
         if (first, second) in pairs:
             return pairs[first, second]
@@ -257,7 +257,7 @@ class JudgedTable:
         return None if found is None else found.times(-1)
 
     def verdict(self, estimate: Estimate) -> str:
-        """Say whether a difference in the ranking column makes the first row better or worse."""
+        """Name the verdict on a difference in the ranking column: the first row's."""
         if estimate.p is None:
             return ONE_SEED
         if not estimate.is_significant:
@@ -265,7 +265,7 @@ class JudgedTable:
         return BETTER if self.sign * estimate.effect > 0 else WORSE
 
     def against_none(self, attention: str) -> dict[str, list[str]]:
-        """List the rows by their verdict against row `none`; empty without its result."""
+        """List the rows by their verdict against row `none`; empty if that has no result."""
         found: dict[str, list[str]] = {}
         for row, estimate in self.against(attention, "", "none").items():
             word = self.verdict(estimate)
@@ -276,7 +276,7 @@ class JudgedTable:
     def within_rows(self, reference: str) -> dict[tuple[str, str], Estimate]:
         """Compare each row with itself under another attention, with Holm's correction over all.
 
-        Without three common seeds the spread of all rows under the two attentions decides.
+        Without three common seeds the test uses the deviation pooled over both attentions' rows.
 
         Args:
             reference: the attention that the others are compared with.
@@ -298,8 +298,7 @@ class JudgedTable:
     def rows_above(self, attention: str, column: Column, value: float) -> list[str]:
         """List the rows that are significantly better than a number.
 
-        Rows are compared by their means alone where no row has several seeds; no ordering is then
-        claimed anywhere.
+        Where no row has several seeds, the means alone are compared; pages then claim no order.
         """
         spread = self.spread(attention, column.metric)
         sign = 1 if column.higher_is_better else -1
@@ -320,6 +319,6 @@ class JudgedTable:
         if self.rows_above(attention, column, value):
             return ""
         return (
-            f"no row's {column.label} is significantly better than *{name}*, "
+            f"no row's {column.label} is significantly better than that of *{name}*, "
             f"{value:.{column.digits}f}"
         )

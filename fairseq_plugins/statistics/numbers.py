@@ -1,4 +1,4 @@
-"""The numbers of a scale that claims are judged by."""
+"""The numbers of a scale by which claims are judged."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ from fairseq_plugins.statistics.judged import Baselines, JudgedTable
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """The numbers that claims are judged by.
+    """The numbers of a scale by which claims are judged.
 
     Attributes:
-        cells: of tables by name; of timings by `TIMINGS`.
-        baselines: the numbers of trivial baselines, by table.
-        scale: of the models; empty if they are of none.
+        cells: by the table's name, or `TIMINGS` for the timings.
+        baselines: scores of trivial baselines, by table.
+        scale: its name; empty for the papers' own numbers.
     """
 
     cells: Mapping[str, Cells]
@@ -26,7 +26,7 @@ class Numbers:
     _judged: dict[str, JudgedTable] = field(default_factory=dict, repr=False)
 
     def table(self, name: str) -> JudgedTable:
-        """Return a table with all its differences."""
+        """Return a table with tests of its differences."""
         if name not in self._judged:
             cells, baselines = self.cells.get(name, {}), self.baselines.get(name, {})
             self._judged[name] = JudgedTable(TABLES[name], cells, baselines)

@@ -1,4 +1,4 @@
-"""Curves: means over seeds as lines of figures, and the metrics that claims take from them."""
+"""Means over seeds as lines of figures, and metrics for claims that are computed from curves."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -28,7 +28,7 @@ def mean_curves(shown: Sequence[Result]) -> dict[tuple[str, str], Curve]:
 
 
 def average(runs: Sequence[Mapping[int, float]]) -> Curve:
-    """Average numbers by updates over runs, at the updates that all runs have."""
+    """Average the numbers of runs at the updates that all of them have."""
     steps = sorted(set.intersection(*map(set, runs))) if runs else []
     return [(step, mean(run[step] for run in runs)) for step in steps]
 
@@ -44,7 +44,7 @@ def length_lines(results: Sequence[Result], suffix: str = "") -> dict[tuple[str,
 
 
 def place_lines(results: Sequence[Result], factor: int) -> dict[tuple[str, str], Line]:
-    """Average perplexities over seeds, by place in windows of one length."""
+    """Average perplexities over seeds, by place in a window of `factor` training lengths."""
 
     def points(metrics: Metrics) -> list[tuple[float, float | None]]:
         losses = metrics["by_position"].get(f"{factor}x", [])
@@ -56,7 +56,7 @@ def place_lines(results: Sequence[Result], factor: int) -> dict[tuple[str, str],
 
 
 def bucket_lines(results: Sequence[Result]) -> dict[tuple[str, str], Line]:
-    """Average BLEU over seeds, by the place of the source's length in `BUCKETS`."""
+    """Average BLEU over seeds, by the index in `BUCKETS` of the source's length."""
     return _means(
         results,
         lambda metrics: [(float(i), metrics.get(bleu_metric(b))) for i, b in enumerate(BUCKETS)],
@@ -85,7 +85,7 @@ def longest_places(results: Sequence[Result]) -> dict[str, tuple[int, dict[tuple
 def _means(
     results: Sequence[Result], points: Callable[[Metrics], Iterable[tuple[float, float | None]]]
 ) -> dict[tuple[str, str], Line]:
-    """Average the numbers of each row and attention, over the results that have one, by place."""
+    """Average the points of each row and attention by x, over the results that have a number."""
     found: dict[tuple[str, str], dict[float, list[float]]] = {}
     for result in results:
         cell = found.setdefault((result["row"], result["attention"]), {})
@@ -100,12 +100,12 @@ def _means(
 
 
 def with_derived(table: Table, results: Sequence[Result], cells: Cells) -> Cells:
-    """Return the cells of a table's results with its derived metrics, which no page tabulates.
+    """Add a table's derived metrics, which have no column on its page, to its cells.
 
-    ``updates_to_reference`` is the number of updates after which the validation loss first is as
-    low as the lowest of the reference row at the same seed, on straight lines between validations;
-    a row of which a run never is so low has none, since its other seeds would flatter it.
-    ``last_train_loss`` is the last logged training loss.
+    ``updates_to_reference`` is the number of updates after which the validation loss is first as
+    low as the lowest loss of the reference row at the same seed, interpolated linearly between
+    validations. A row has none if one of its runs never gets so low, since its other seeds alone
+    would flatter it. ``last_train_loss`` is the last logged training loss.
     """
     wanted = {column.metric for column in table.derived}
     if not wanted:
@@ -140,7 +140,7 @@ def with_derived(table: Table, results: Sequence[Result], cells: Cells) -> Cells
 
 
 def updates_to(curve: Sequence[tuple[int, float]], loss: float) -> float | None:
-    """Return where a curve of (updates, loss) first is at or below a loss; None if it never is."""
+    """Return the updates at which a curve of (updates, loss) reaches a loss; None if never."""
     if curve and curve[0][1] <= loss:
         return float(curve[0][0])
     for (start, above), (end, below) in pairwise(curve):

@@ -1,4 +1,4 @@
-"""The results of tables: where they are, which belong to the present recipes, and all of them."""
+"""The results of tables: their folders, and those that fit the present recipes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ from fairseq_plugins.papers.tables import Table, of_study, without_paper
 from fairseq_plugins.records.recipe import differences
 from fairseq_plugins.records.results import Result, Say, mismatch, other_data, read_results, run_of
 from fairseq_plugins.records.runs import LOCAL, Run, Study
-from fairseq_plugins.statistics.claims import without_needless
+from fairseq_plugins.statistics.claims import drop_not_run
 from fairseq_plugins.statistics.comparisons import Cells
 from fairseq_plugins.statistics.judged import Baselines, JudgedTable
 from fairseq_plugins.statistics.numbers import Numbers
@@ -28,7 +28,7 @@ from fairseq_plugins.statistics.timings import Content, read_timings
 from fairseq_plugins.statistics.verdicts import Verdict, judge_by_scale
 
 OWN = Path("results", LOCAL)  # where --rerun writes
-RERUN = "local-"  # before the name of a scale whose runs a user has trained again
+RERUN = "local-"  # prefix of the name of a scale whose runs a user has repeated
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class TableResults:
         name: of the scale, or of the study.
         shown: the results that pages show.
         left_out: a sentence on each other file: damaged, or of another experiment.
-        study: the changes to a scale's recipe that a user has made.
-        is_rerun: whether a user has trained again what came with the repository.
+        study: a user's changes to a scale's recipe.
+        is_rerun: whether a user has repeated runs that came with the repository.
         is_published: whether its files are in the repository's history.
         missing_rows: a sentence on each reason why rows of the paper have no result.
     """
@@ -57,7 +57,7 @@ class TableResults:
 
     @property
     def scale(self) -> str:
-        """The name that no other results of the table have."""
+        """The scale's or study's name, with a prefix if it is a rerun: unique among the table's."""
         return f"{RERUN}{self.name}" if self.is_rerun else self.name
 
     @property
@@ -67,7 +67,7 @@ class TableResults:
 
     @property
     def is_own(self) -> bool:
-        """Return whether a user made them, beside those that came with the repository."""
+        """Whether a user made the results, beside those that came with the repository."""
         return self.is_rerun or (self.study is not None and not self.is_published)
 
     @property
@@ -134,7 +134,7 @@ class TableFolder:
 
     @property
     def shown_table(self) -> Table:
-        """The table; of a study without the paper's numbers, which are of other data."""
+        """The table; for a study without the paper's numbers, which are of other data."""
         return without_paper(self.table) if self.study else self.table
 
     def files(self) -> dict[str, int]:
@@ -143,7 +143,7 @@ class TableFolder:
         return {path.name: path.stat().st_mtime_ns for path in found if path.is_file()}
 
     def read(self) -> TableResults:
-        """Read the results, without those of another experiment than the present configs/."""
+        """Read the results, and leave out those of another experiment than the present configs/."""
         shown, left_out = self._own_results()
         table = self.table.at(self.scale.name)
         if self.study:
@@ -198,7 +198,7 @@ class TableFolder:
         return [result for result in shown if run_of(result).name not in mixed], left_out
 
     def _mismatch(self, configs: Path, rows: Sequence[str], run: Run, result: Result) -> str:
-        """Say why a result is of another experiment; empty where it is of this one."""
+        """Return how a result differs from this experiment; empty if it does not."""
         if run.row not in rows:
             return f"there is no row {run.row}"
         run = replace(run, scale=self.scale.name, study=self.study)
@@ -239,7 +239,7 @@ def missing_rows(configs: Path, table: Table, scale: str, results: Iterable[Resu
 
 
 def find_tables(root: Path) -> Iterator[TableFolder | TableResults]:
-    """Find every folder of a table's results; one with damaged files alone as results."""
+    """Find every folder of a table's results; as `TableResults` if all its files are damaged."""
     for below in dict.fromkeys([root_folder("results"), OWN]):
         for table in TABLES.values():
             for folder in sorted((root / below / table.name).glob("*/")):
@@ -248,7 +248,7 @@ def find_tables(root: Path) -> Iterator[TableFolder | TableResults]:
 
 
 def _table_in(root: Path, table: Table, below: Path, folder: Path) -> TableFolder | TableResults:
-    """Recognise a folder by its name as a scale's, or by its results as a study's."""
+    """Return a folder as a scale's, known by its name, or as a study's, known by its results."""
     experiment = EXPERIMENTS[table.experiment]
     if folder.name in experiment.scales:
         return TableFolder(root, table, experiment.scales[folder.name], all_results=below)
@@ -284,13 +284,13 @@ class Evidence:
 
     @cached_property
     def numbers(self) -> dict[str, Numbers]:
-        """Numbers that claims are judged by, by scale."""
+        """Numbers by which claims are judged, by scale."""
         return numbers_by_scale(self.tables, self.timings)
 
     @cached_property
     def verdicts(self) -> dict[str, dict[str, Verdict]]:
         """Verdicts by scale, then by the claim's name."""
-        return without_needless(judge_by_scale(CLAIMS, self.numbers))
+        return drop_not_run(judge_by_scale(CLAIMS, self.numbers))
 
     def find(self, table: str, scale: str) -> TableResults | None:
         """Return the results of a table at a scale; None without any file."""
@@ -301,7 +301,7 @@ class Evidence:
 def numbers_by_scale(
     tables: Iterable[TableResults], timings: Mapping[str, Sequence[Content]]
 ) -> dict[str, Numbers]:
-    """Collect by scale the numbers that claims are judged by; studies are no part of them."""
+    """Collect the numbers by which claims are judged, by scale and without studies."""
     cells: dict[str, dict[str, Cells]] = {}
     baselines: dict[str, dict[str, Baselines]] = {}
     for one in tables:
@@ -326,7 +326,7 @@ def read_numbers(
     scale: str | None = None,
     say: Say = lambda _: None,
 ) -> dict[str, Numbers]:
-    """Read by scale the numbers that claims are judged by; scales without results are left out.
+    """Read the numbers by which claims are judged, by scale; scales without results are left out.
 
     tables, scale: to read; None for all. say: gets a sentence on each result that is left out.
     """

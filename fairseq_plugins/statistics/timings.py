@@ -37,12 +37,12 @@ def read_timings(root: Path, say: Say) -> dict[str, list[Content]]:
             if (content := read_measurement(root, path, _Timing, say)) is not None
         ]
         for folder in sorted((root / root_folder("results") / TIMINGS).glob("*/"))
-        if any(folder.glob("*.json"))  # else one of others, as of a toy paper
+        if any(folder.glob("*.json"))
     }
 
 
 def read_measurement(root: Path, path: Path, schema: type[BaseModel], say: Say) -> Content | None:
-    """Read and validate a JSON object; None for a damaged one, which `say` is told."""
+    """Read and validate a JSON object; None for a damaged one, on which `say` gets a sentence."""
     content = read_object(path)
     try:
         if content is not None:

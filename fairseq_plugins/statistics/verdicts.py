@@ -19,7 +19,7 @@ from fairseq_plugins.papers.claims import (
     Threshold,
 )
 from fairseq_plugins.statistics.comparisons import mean, rows_of
-from fairseq_plugins.statistics.correlations import LEAST_ROWS, near_start, over_rows
+from fairseq_plugins.statistics.correlations import LEAST_ROWS, over_rows, start_similarity
 from fairseq_plugins.statistics.inference import (
     SIGNIFICANT,
     Estimate,
@@ -33,7 +33,7 @@ from fairseq_plugins.statistics.inference import (
 )
 from fairseq_plugins.statistics.numbers import Numbers
 
-COMPUTED = "computed"  # in place of a scale, of claims that no model decides
+COMPUTED = "computed"  # takes the place of a scale for claims that need no model
 
 
 class Word(StrEnum):
@@ -48,19 +48,19 @@ class Word(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a claim, with the effect that it rests on.
+    """The verdict on a claim, with the effect that decides it.
 
     Attributes:
         estimate: the effect; of several comparisons the least favourable, or the one that
             contradicts. None if not run.
         unit: of the effect: "%" for ratios, "r" for correlations, "x" for speed.
-        missing: the rows or baselines that are missing, or why the numbers decide nothing.
-        enough: for an undecided claim, the number of seeds that would decide if effect and spread
-            stay as measured.
-        found: what a computation found, for a claim that needs no model.
-        corrected: the same difference or correlation on the table's page, with Holm's correction
-            over all that are read together there; None if that page does not test it.
-        held: a correlation with the nearness to the published start held constant.
+        missing: the rows or baselines that are missing, or why the claim cannot be tested.
+        enough: for an undecided claim, the number of seeds that would decide if effect and
+            deviation stay as measured.
+        found: the finding of a computation, for a claim that needs no model.
+        corrected: the same difference or correlation with the Holm correction of the table's page;
+            None if that page does not test it.
+        held: the partial correlation with the similarity to the published model held constant.
     """
 
     word: Word
@@ -75,23 +75,23 @@ class Verdict:
 
     @property
     def is_corrected_tie(self) -> bool:
-        """Return whether a decided claim is a tie on the table's page."""
+        """Whether the claim is decided, but a tie on the table's page."""
         decided = self.word in (Word.CONFIRMED, Word.CONTRADICTED)
         return decided and self.corrected is not None and not self.corrected.is_significant
 
     @property
     def has_interval(self) -> bool:
-        """Return whether the effect has an interval."""
+        """Whether the effect has an interval."""
         return self.estimate is not None and self.estimate.low is not None
 
 
 def judge_by_scale(
     claims: Sequence[Claim], numbers: Mapping[str, Numbers]
 ) -> dict[str, dict[str, Verdict]]:
-    """Judge by scale and name the claims that each scale can decide.
+    """Judge the claims that each scale can decide; return verdicts by scale and claim's name.
 
-    Claims on speed are decided by the timings of a machine, those of mathematics under the name
-    `COMPUTED`, all others by the models of a scale. Empty where there are no numbers.
+    Claims about speed are decided by the timings of a device, claims of mathematics by computations
+    (scale `COMPUTED`), and all others by the models of a scale. Empty without any numbers.
     """
     found = {}
     for scale, own in numbers.items():
@@ -112,7 +112,7 @@ def judge_by_scale(
 def judge(claim: Claim, numbers: Numbers) -> Verdict:
     """Judge a claim by the numbers of a scale.
 
-    It cannot be tested there if the scale does not measure a metric, or if no row beats the best
+    It cannot be tested there if the scale does not measure its metric, or if no row beats the best
     trivial baseline.
     """
     if reason := _untested(claim.evidence, numbers.scale):
@@ -140,20 +140,20 @@ def _measured(evidence: Evidence, numbers: Numbers) -> Verdict:
 
 
 def _has_scale(evidence: Evidence, scale: str) -> bool:
-    """Return whether all tables of a claim have a scale."""
+    """Return whether all tables of a claim can have results at a scale."""
     tables = {table for table, *_ in evidence.numbers if table in TABLES}
     return scale != PUBLISHED or all(TABLES[table].may_start_published for table in tables)
 
 
 def _untested(evidence: Evidence, scale: str) -> str:
-    """Say why a scale does not measure a metric of a claim; empty if it measures all."""
+    """Return the reason why a scale does not measure a metric of a claim; empty if it does."""
     metrics = dict.fromkeys((t, m) for t, m, *_ in evidence.numbers if t in TABLES)
     reasons = (TABLES[table].untested.get(scale, {}).get(metric, "") for table, metric in metrics)
     return next(filter(None, reasons), "")
 
 
 def word_of(estimate: Estimate, claimed: str, by: float = 0.0) -> Word:
-    """Decide a claim: confirmed if the whole interval is on the claimed side of `by`."""
+    """Return the verdict by the interval: confirmed if all of it is on the claimed side of `by`."""
     if estimate.low is None or estimate.high is None:
         return Word.UNDECIDED
     mirrored = estimate.times(1 if claimed == "above" else -1)
@@ -219,9 +219,9 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
 
 
 def _corrected(evidence: Comparison, numbers: Numbers) -> Estimate | None:
-    """Return the difference of two rows as the table's page has it, in the ranking column.
+    """Return the difference of two rows in the ranking column with the correction of its page.
 
-    None for a claim of more, or less, than any difference: that page tests against none.
+    None if the claim is about a difference of a given size: the page tests against no difference.
     """
     judged = numbers.table(evidence.table)
     if evidence.by or evidence.metric != judged.table.ranked_by.metric:
@@ -238,12 +238,12 @@ def _logarithms(rows: Mapping[str, Seeds]) -> dict[str, Seeds]:
 def _of_several(
     evidence: Comparison | Threshold, estimates: Sequence[Estimate], exceptions: int = 0
 ) -> Verdict:
-    """Judge several comparisons together, all of which must hold except for so many.
+    """Judge several comparisons together, of which all but `exceptions` must hold.
 
-    The claim is confirmed if enough of them are, each at a level divided by the `exceptions` and
-    one (Benjamini and Heller 2008), and contradicted if more than `exceptions` are significantly
-    wrong after Holm's correction over all. The effect is that of the comparison which decides,
-    after `exceptions` less favourable ones.
+    The claim is confirmed if enough of them hold, each at the level divided by `exceptions` + 1
+    (Benjamini and Heller 2008), and contradicted if more than `exceptions` are significantly
+    reversed after Holm's correction over all. The effect is that of the deciding comparison, which
+    has `exceptions` less favourable ones before it.
     """
     level = SIGNIFICANT / (exceptions + 1)
     sign = 1 if evidence.claimed == "above" else -1
@@ -278,7 +278,7 @@ def _correlation(evidence: Correlation, numbers: Numbers) -> Verdict:
         return Verdict(Word.UNDECIDED, missing="; ".join(filter(None, (same, missing))))
     word = word_of(found.estimate, evidence.claimed)
     corrected = numbers.correlations[evidence.of[1], evidence.with_[1]].estimate
-    given = near_start(evidence.with_[0])
+    given = start_similarity(evidence.with_[0])
     held = over_rows(
         numbers.cells, *pair, evidence.attention, evidence.rows, numbers.scale, given=given
     ).estimate
@@ -291,7 +291,8 @@ def _speed(evidence: Speed, numbers: Numbers) -> Verdict:
     if missing:
         return Verdict(Word.NOT_RUN, missing=missing)
     of_types = sample_mean([mean(found[row].values()) for row in evidence.rows])
-    speed = replace(of_types, p=None, seeds=0)  # it is over types, and p of a speed of 0
+    # The interval is over types, not seeds, and p would be of the speed 0.
+    speed = replace(of_types, p=None, seeds=0)
     return Verdict(word_of(speed, "above", evidence.at_least), speed, "x", 3)
 
 
@@ -321,7 +322,7 @@ def _threshold(evidence: Threshold, numbers: Numbers) -> Verdict:
 
 
 def _computed(evidence: Computed) -> Verdict:
-    from fairseq_plugins.analysis.theory import CHECKS  # and torch with it
+    from fairseq_plugins.analysis.theory import CHECKS  # imports torch
 
     try:
         finding = CHECKS[evidence.check]()
@@ -331,7 +332,7 @@ def _computed(evidence: Computed) -> Verdict:
 
 
 def _below_baselines(evidence: Evidence, numbers: Numbers) -> str:
-    """Say that no row beats the best trivial baseline of a metric; empty if one does."""
+    """State that no row beats the best trivial baseline of a claim's metric; empty if one does."""
     match evidence:
         case Comparison() | Threshold():
             table, metric = evidence.table, evidence.metric

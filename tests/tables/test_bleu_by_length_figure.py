@@ -83,7 +83,7 @@ def test_the_page_says_what_longer_sources_do_to_each_row(make):
     )
     assert gains == (
         "- Linear attention, BLEU minus that of `base` at 1-10, 11-20, 21-30 words: `lrpe_type2` "
-        "+2.00, -, +20.00; `rope` -1.00, +1.00, +2.00 (with one seed of each row, no difference "
+        "+2.00, -, +20.00; `rope` -1.00, +1.00, +2.00 (each row has one seed, so no difference "
         "has an interval)."
     )
 
@@ -98,7 +98,7 @@ def test_a_difference_beyond_chance_is_marked(make):
     ]
     (section,) = observations(JudgedTable.of(TABLE, made))
     said = section.text
-    assert "`rope` +20.20†, -0.33 († is significant, as in the table)." in said
+    assert "`rope` +20.20†, -0.33 (†: significant, as in the table)." in said
 
 
 def test_nothing_is_said_of_one_bucket_or_of_none(make):

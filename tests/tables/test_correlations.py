@@ -116,23 +116,23 @@ def test_at_published_each_seed_has_a_model_of_its_own() -> None:
     assert found != correlate(ours, "mini")["symmetry", "v1_exact"].estimate
 
 
-def test_the_nearness_to_the_start_stands_beside_the_properties() -> None:
+def test_the_similarity_to_the_published_model_stands_beside_the_properties() -> None:
     ours = cells(6)
     notes = Correlations(PUBLISHED, Numbers(ours, {}, PUBLISHED)).notes
-    assert not any("come back" in note for note in notes)
+    assert not any("similarity to" in note for note in notes)
     for row, exact in zip(ROWS, (50.0, 52.0, 40.0, 44.0, 57.0, 41.0), strict=False):
         cell = ours["bert_table4"][row, "vanilla"]
         cell["v1_exact"], cell["start_cosine"] = {1: exact}, {1: exact / 60}
     (note,) = [
         note
         for note in Correlations(PUBLISHED, Numbers(ours, {}, PUBLISHED)).notes
-        if "come back" in note
+        if "similarity to" in note
     ]
     assert "EM, v1.1 +1.00 (" in note and "MNLI" not in note
 
 
-def test_what_nearness_explains_is_left_out_where_it_is_held_constant() -> None:
-    """As the correlation of what a line over nearness leaves, with one degree of freedom less."""
+def test_what_similarity_explains_is_left_out_where_it_is_held_constant() -> None:
+    """As the correlation of what a line over similarity leaves, with one degree of freedom less."""
     draw = np.random.default_rng(1)
     near = draw.uniform(0.8, 1.0, 12)
     own, task = 2 * near + draw.normal(0, 0.02, 12), 50 * near + draw.normal(0, 0.5, 12)
@@ -154,7 +154,7 @@ def test_what_nearness_explains_is_left_out_where_it_is_held_constant() -> None:
     numbers = Numbers(ours, {}, PUBLISHED)
     text = f"{found.effect:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
     page = Correlations(PUBLISHED, numbers).render().markdown()
-    _, _, section = page.partition("## With nearness to the start held constant")
+    _, _, section = page.partition("## With similarity to the published model held constant")
     assert re.search(rf"^\| EM, v1.1 \| [^|]*\| {re.escape(text)} \|", section, re.M)
     name = "correlation-monotonicity-20-v1-exact"
     (claim,) = [one for one in CLAIMS if one.name == name]
@@ -162,7 +162,8 @@ def test_what_nearness_explains_is_left_out_where_it_is_held_constant() -> None:
     unit = text.replace(" (", " r (")
     assert verdict.held == found and held_text(verdict) == unit
     assert (
-        f"at one nearness {unit}" in render_claims([claim], {PUBLISHED: {name: verdict}}).markdown()
+        f"with similarity held constant {unit}"
+        in render_claims([claim], {PUBLISHED: {name: verdict}}).markdown()
     )
     assert held_text(judge(claim, Numbers(cells(12), {}, PUBLISHED))) == ""
 
@@ -192,7 +193,9 @@ def test_tasks_that_no_row_learns_are_named() -> None:
     floors = {"bert_table4": {"v2_f1": {"answers nothing": 99.0}}}
     found = Correlations("mini", Numbers(cells(5), floors))
     assert list(found.lost) == ["v2_f1"]
-    assert any("significantly better than *answers nothing*" in note for note in found.notes)
+    assert any(
+        "significantly better than that of *answers nothing*" in note for note in found.notes
+    )
 
 
 def test_direction_balance_is_correlated_by_its_distance_from_1_too() -> None:
@@ -203,7 +206,7 @@ def test_direction_balance_is_correlated_by_its_distance_from_1_too() -> None:
     by_ratio = correlate(ours, "mini")["direction_balance", "v1_exact"].estimate
     assert by_ratio is not None and by_ratio.effect < 0.5
     notes = Correlations("mini", Numbers(ours, {}, "mini")).notes
-    (said,) = [note for note in notes if "is met at 1" in note]
+    (said,) = [note for note in notes if "where direction balance is 1" in note]
     assert "Here 3 of 6 rows are below 1" in said and "EM, v1.1 +1.00 (" in said
     for row in ROWS:
         ours["bert_table2"].pop((row, "vanilla"), None)

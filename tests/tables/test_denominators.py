@@ -40,41 +40,43 @@ def result(make_result, model):
 @pytest.mark.parametrize(
     ("encoding", "told"),
     [
-        ("lrpe_type8", "decides for most queries of `lrpe_type8`."),
-        ("rope", "% of the queries of a row."),
-        ("per", "Scores that are never negative need no floor: `per`."),
-        ("lrpe_type7", "Scores that are never negative need no floor: `lrpe_type7`."),
-        ("xpos", "With the denominator of un-encoded features: `xpos`."),
+        ("lrpe_type8", "denominator's place for most queries of `lrpe_type8`."),
+        ("rope", "% of the queries of any row."),
+        ("per", "Scores that are never negative need no lower bound: `per`."),
+        ("lrpe_type7", "Scores that are never negative need no lower bound: `lrpe_type7`."),
+        ("xpos", "The denominator is that of un-encoded features in `xpos`."),
     ],
 )
 def test_each_encoding_is_asked(result, encoding, told):
     (said,) = denominators(LANGUAGE_MODEL, [result(encoding)])
     assert said.endswith(told)
-    assert ("kept at or above 0.2 of its bound" in said) == (encoding in ("lrpe_type8", "rope"))
+    assert ("its absolute value is at least 0.2 of its maximum" in said) == (
+        encoding in ("lrpe_type8", "rope")
+    )
 
 
 def test_rows_are_told_together_and_the_page_has_it(result):
     results = [result(name) for name in ("rope", "lrpe_type8", "per", "spe", "base")]
     (said,) = denominators(LANGUAGE_MODEL, results)
     assert "most queries of `lrpe_type8` and at most" in said and "of any other row." in said
-    assert "no floor: `per`, `spe`." in said and "base" not in said
+    assert "no lower bound: `per`, `spe`." in said and "base" not in said
     assert said in render(JudgedTable.of(TABLE_2, results), "toy").markdown()
 
 
 def test_options_of_the_recipe_count(result):
     (said,) = denominators(LANGUAGE_MODEL, [result("rope", min_cosine=0.05)])
-    assert "at or above 0.05 of its bound" in said
+    assert "at least 0.05 of its maximum" in said
     (said,) = denominators(LANGUAGE_MODEL, [result("rope", linear_normalizer="plain")])
-    assert said == "With the denominator of un-encoded features: `rope`."
+    assert said == "The denominator is that of un-encoded features in `rope`."
 
 
 def test_the_authors_denominators_are_told(result):
     clamped = result("lrpe_type8", linear_normalizer="clamped", linear_epsilon=0.5)
     normed = result("rope", linear_normalizer="output_norm", linear_output_norm="rms_norm")
     (said,) = denominators(LANGUAGE_MODEL, [clamped, normed])
-    assert "max(sum, 0.5)" in said and "of the queries of a row." in said
-    assert "2023: `rope`" in said
-    assert "never negative" not in said and "kept at or above" not in said
+    assert "max(denominator, 0.5)" in said and "of the queries of any row." in said
+    assert "2023, in `rope`" in said
+    assert "never negative" not in said and "absolute value" not in said
 
 
 @pytest.mark.parametrize(

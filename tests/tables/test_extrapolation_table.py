@@ -268,8 +268,8 @@ def test_the_page_has_both_protocols_and_says_what_a_dash_is(make):
     assert "| `rope` | 8.00 (1) | 16.00 (1) | 32.00 (1) | 64.00 (1) |" in page
     assert "| `learned` | 8.00 (1) | - | - | - |" in page
     at = "`learned_copied` (vanilla) at 8x; `learned` (vanilla) at 2x, 4x, 8x"
-    assert f"A dash, {at}: it has no meaning beyond position 128." in page
-    assert "the figure and in the results' JSON: 16x" in page
+    assert f"No number for {at}: the encoding has no meaning beyond position 128." in page
+    assert "The figure and the results' JSON also have 16x" in page
     assert "## In a sliding window" in page and "90.51 (1)" in page
     assert "![Beyond the training length as a figure](mini.png)" in page
     assert page.count("](mini.png)") == 1
@@ -295,16 +295,16 @@ def test_the_page_says_which_rows_go_on_by_its_numbers_and_what_papers_saw(make)
     ]
     page = render(JudgedTable.of(TABLE, made), "mini").markdown()
     assert (
-        "- Vanilla attention, whole windows: at 8x, 2 of 4 rows have a perplexity at most 5 % "
-        "above their own at 1x: `alibi` (-6.7 %), `fire` (+4.0 %); of the others the least "
-        "rises `t5` (+6.0 %), the most `rope` (+100.0 %)."
+        "- Vanilla attention, whole windows: from 1x to 8x the perplexity rises by at most 5 % in "
+        "2 of 4 rows: `alibi` (-6.7 %), `fire` (+4.0 %); among the others it rises least in `t5` "
+        "(+6.0 %) and most in `rope` (+100.0 %)."
     ) in page
     assert (
-        "- Linear attention, whole windows: at 8x, none of 1 rows has a perplexity at most 5 % "
-        "above its own at 1x; the least rises `rope` (+100.0 %)."
+        "- Linear attention, whole windows: from 1x to 8x the perplexity rises by at most 5 % in "
+        "none of 1 rows; it rises least in `rope` (+100.0 %)."
     ) in page
     for name in ("KERPLE", "FIRE", "CoPE", "Sandwich", "YaRN", "Ruoss", "ALiBi", "survey"):
-        assert name in page.split("**The papers observed**")[1]
+        assert name in page.split("**What the papers observed**")[1]
     assert "Observations" not in render(JudgedTable.of(TABLE, [made[4]]), "mini").markdown()
 
 
@@ -312,10 +312,7 @@ def test_a_rise_is_over_the_seeds_that_have_both_lengths(make):
     made = [make("rope", {1: 4.0, 8: 4.0}, seed=1), make("rope", {1: 2.0, 2: 9.0}, seed=2)]
     (section,) = observations(JudgedTable.of(TABLE, made))
     said = section.text
-    assert (
-        "at 8x, 1 of 1 rows has a perplexity at most 5 % above its own at 1x: `rope` (+0.0 %)"
-        in said
-    )
+    assert "8x the perplexity rises by at most 5 % in 1 of 1 rows: `rope` (+0.0 %)" in said
 
 
 @pytest.mark.usefixtures("real_pictures")
@@ -402,10 +399,10 @@ def test_lengths_that_no_row_has_a_number_at_are_neither_drawn_nor_told_of(make,
     assert numbers["by_position_4x"].keys() == {"rope-vanilla"}
     assert "by_position_8x" not in numbers
     page = render(JudgedTable.of(TABLE, made), "mini").markdown()
-    assert "Linear attention, whole windows: at 2x, none of 1 rows has" in page
-    assert "Vanilla attention, whole windows: at 4x, none of 1 rows has" in page
+    assert "Linear attention, whole windows: from 1x to 2x the perplexity rises by" in page
+    assert "Vanilla attention, whole windows: from 1x to 4x the perplexity rises by" in page
     at = "every row at 8x; `base` (vanilla) at 4x; `rope` (linear) at 4x"
-    assert f"A dash, {at}: it has no meaning beyond position 128." in page
+    assert f"No number for {at}: the encoding has no meaning beyond position 128." in page
 
 
 def test_masked_models_have_what_papers_saw_of_them(make):
@@ -415,7 +412,7 @@ def test_masked_models_have_what_papers_saw_of_them(make):
     assert told.startswith("none measured the loss of masked models beyond")
     found = JudgedTable.of(MASKED_TABLE, [make("rope", {1: 3.0, 2: 4.0, 8: None})])
     (seen,) = observations(found)
-    assert "at 2x, none of 1 rows" in seen.text and told in seen.text and "ALiBi" not in seen.text
+    assert "in none of 1 rows" in seen.text and told in seen.text and "ALiBi" not in seen.text
 
 
 def test_attentions_without_numbers_have_no_panel(make):

@@ -55,8 +55,8 @@ def test_a_page_of_models_trained_anew_says_that_they_are_other_runs(make_result
     result = make_result("rope", table.attentions[0], 1, 70.0, table=table.name)
     result["metrics"] |= {"sentences": {}}
     notes = " ".join(experiment_of(table.name).caption_notes([result]))
-    assert "the same row and seed in Table 4 is another run" in notes
-    assert "is another run" not in " ".join(experiment_of("table2").caption_notes([result]))
+    assert "may then differ from the model of the same row and seed in Table 4" in notes
+    assert "trained again" not in " ".join(experiment_of("table2").caption_notes([result]))
 
 
 VALUES = {"floor_0": 80.0, "clamped": 70.0, "plain": 70.1}
@@ -86,11 +86,11 @@ def test_a_row_is_compared_with_itself_under_the_denominator_of_table_2(results)
         found["lrpe_type8", "plain"].seeds == 0 and not found["lrpe_type8", "plain"].is_significant
     )
     page = render(JudgedTable.of(FLOOR_SWEEP, results), "mini").markdown()
-    section = page.partition("## Differences to clamped denominator\n")[2].partition("\n## ")[0]
+    section = page.partition("## Differences from clamped denominator\n")[2].partition("\n## ")[0]
     assert "of the same row with clamped denominator" in section
     assert "| Method | floor 0 | plain denominator |" in section
     assert "| `rope` | +10.17† (+9.45 to +10.88) | +0.10 (" in section
-    assert "Differences to clamped" not in render(JudgedTable.of(TABLE_2, []), "mini").markdown()
+    assert "Differences from clamped" not in render(JudgedTable.of(TABLE_2, []), "mini").markdown()
 
 
 def test_every_denominator_is_compared_with_the_output_norm_too(make_result):
@@ -102,7 +102,7 @@ def test_every_denominator_is_compared_with_the_output_norm_too(make_result):
     ]
     results[0]["metrics"]["test_ppl"] += 0.5
     page = render(JudgedTable.of(FLOOR_SWEEP, results), "mini").markdown()
-    section = page.partition("## Differences to layer norm of the output\n")[2]
+    section = page.partition("## Differences from layer norm of the output\n")[2]
     assert "| Method | floor 0.2 | clamped denominator |" in section
     assert "| `rope` | +3.17† (+2.45 to +3.88) | +1.00" in section
 

@@ -42,8 +42,8 @@ def test_columns_without_data_are_left_out_of_the_row_and_its_average():
     lrpe = combined(LRPE_GLUE, {"MNLI": metrics["MNLI"]})
     assert lrpe["MNLI-m"] == lrpe["average"] == 60 and "MNLI-mm" not in lrpe
     qnli = combined(LRPE_GLUE, {"QNLI": metrics["MNLI"]})
-    assert "Not measured, for want of data at this scale: MNLI-mm, QNLI, QQP, SST-2." in told(lrpe)
-    assert "Not measured, for want of data at this scale: MNLI-mm, QQP, SST-2." in told(lrpe, qnli)
+    assert "This scale has no data for MNLI-mm, QNLI, QQP, SST-2." in told(lrpe)
+    assert "This scale has no data for MNLI-mm, QQP, SST-2." in told(lrpe, qnli)
 
 
 def told(*metrics, data=None, scale="mini", experiment=LRPE_GLUE):
@@ -104,7 +104,7 @@ def test_shared_first_sentences_are_told_where_they_are_many():
     data = {"seen_first_sentences": {f"data/glue-1000/{task}": one for task, one in seen.items()}}
     metrics = {**dict.fromkeys(seen, 50.0), "replaced": [], "averaged": [*seen]}
     (fact,) = [text for text in told(metrics, data=data) if "first sentence" in text]
-    assert fact.endswith("more than 10 %: MNLI-m 95 %, QNLI 37 %.")
+    assert fact.endswith("above 10 %: MNLI-m 95 %, QNLI 37 %.")
     older = {"seen_first_sentences": {"data/glue-1000/MNLI": None}}
     for lacking in ({}, older):
         assert "first sentence" not in " ".join(told(metrics, data=lacking))

@@ -91,16 +91,16 @@ def test_the_page_says_which_task_is_in_no_average():
         result |= {"config": {"dataset": {}}, "scale": "mini"}
     notes = EXPERIMENTS["bert_glue"].caption_notes(results)
     (note,) = (n for n in notes if "CoLA" in n)
-    assert note.startswith("CoLA is in no average here, since `base` have no number for it")
-    assert "gaps between averages do not compare with the paper's" in note
+    assert note.startswith("The averages here leave out CoLA, since `base` have no number for it")
+    assert "differences between averages cannot be compared with the paper's" in note
 
 
 def test_a_page_says_where_attentions_have_other_data(make_result):
     same = [make_result("rope", a, 1, 60.0, data=folder(8)) for a in ("linear", "vanilla")]
     table = TABLES["table2"]
-    assert "prepared otherwise" not in " ".join(caption(table, "mini", same).notes)
+    assert "prepared differently" not in " ".join(caption(table, "mini", same).notes)
     mixed = [same[0], make_result("rope", "vanilla", 1, 60.0, data=folder(9))]
     notes = caption(table, "mini", mixed).notes
     assert any(
-        "vanilla attention were prepared otherwise than those under linear" in n for n in notes
+        "vanilla attention were prepared differently from those under linear" in n for n in notes
     )

@@ -48,7 +48,7 @@ def test_every_two_rows_are_compared_with_one_correction():
     adjusted = [one.adjusted for one in pairwise.estimates.values()]
     assert adjusted == pytest.approx(holm([one.p for one in own]))
     for said in (pairwise.text(), pairwise.page("title").markdown()):
-        assert "Holm's correction over all 3 pairs, the intervals are each without it" in said
+        assert "Holm's correction over all 3 pairs, the intervals are not corrected" in said
     page = pairwise.page("title").markdown()
     assert page.count("\n| ") == 2 + 3 + 2 + 3 and page.count("\n- ") == 3
 
@@ -60,14 +60,14 @@ def test_what_chance_can_do_is_said():
         ["rope", "xl"], "linear", TABLE_2, both
     ).verdict("rope", "xl")
     one = [*results({1: 80.0}, "rope"), *results({1: 70.0}, "xl")]
-    assert "says nothing of chance" in compare(["rope", "xl"], "linear", TABLE_2, one).verdict(
-        "rope", "xl"
-    )
+    assert "does not show how much chance does" in compare(
+        ["rope", "xl"], "linear", TABLE_2, one
+    ).verdict("rope", "xl")
     alike = [*results(dict.fromkeys(A, 50.0), "rope"), *results(dict.fromkeys(A, 51.0), "xl")]
     assert compare(["rope", "xl"], "linear", TABLE_2, alike).verdict("rope", "xl") == (
-        "rope and xl do not vary over 3 seeds, which says nothing of chance."
+        "rope and xl do not vary over 3 seeds, so their difference cannot be tested."
     )
-    with pytest.raises(ValueError, match="no finished run of one seed in common"):
+    with pytest.raises(ValueError, match="no seed with finished runs in common"):
         compare(
             ["rope", "xl"],
             "linear",
@@ -76,7 +76,7 @@ def test_what_chance_can_do_is_said():
         )
 
 
-def test_a_row_that_is_no_better_than_a_floor_is_named():
+def test_a_row_that_is_no_better_than_a_baseline_is_named():
     both = [*results(A, "rope"), *results(B, "xl")]
     for floor, named in [(79.1, "rope, xl"), (80.0, "rope"), (90.0, "")]:
         floors = {COLUMN.metric: {"uniform": 760.0, "unigram": floor}}

@@ -102,7 +102,7 @@ def test_caption_says_the_scale_of_everything(results):
     ).markdown()
     for fact in (
         "wikitext-2 (2,051,910 words to train on)",
-        "Perplexities are per unit of the data",
+        "Perplexities are per token of the data",
         "4 decoder layers of 128 features, 4 heads, feed-forward 512",
         "1.82 million parameters with a dictionary of 8,000 symbols",
         "900 updates of 4,096 tokens",
@@ -131,11 +131,11 @@ def test_caption_says_the_scale_of_everything(results):
 )
 def test_a_page_names_the_settings_of_its_own_paper(table, settings):
     told = experiment_of(table).comparability("mini")
-    assert f"What differs from {settings} is the same for every row." in told
+    assert f"All rows differ from the settings in {settings} in the same way." in told
 
 
 def test_a_table_of_no_paper_differs_from_none():
-    assert "differs from" not in experiment_of("floor_sweep").comparability("mini")
+    assert "settings in" not in experiment_of("floor_sweep").comparability("mini")
 
 
 def test_a_difference_that_rounds_to_nothing_has_no_minus(make_result):
@@ -169,7 +169,7 @@ def test_caption_says_which_commits_made_the_runs(make_result):
     made[2] |= {"commit": "release 0.1.0", "finished_at": "2026-03-01T00:00:00+00:00"}
     told = "`aaaaaaaa-dirty` 1, `bbbbbbbb` 1, `release 0.1.0` 1."
     assert (
-        f"Commits, and how many runs each made: {told}"
+        f"Commits and their numbers of runs: {told}"
         in render(JudgedTable.of(TABLE_2, made), "mini").markdown()
     )
 
@@ -200,9 +200,12 @@ def test_rows_that_share_seeds_are_compared_seed_by_seed(make_result):
     assert (pair.gap.effect, pair.gap.seeds) == (pytest.approx(0.8), 3)
     page = render(JudgedTable.of(TABLE_2, rows), "mini").markdown()
     assert row_of(page, "RoPE (`rope`)")[5] == "99.20 ± 19.95 (3)†"
-    differences = page.partition("## Differences to `base`")[2].partition("\n## ")[0]
+    differences = page.partition("## Differences from `base`")[2].partition("\n## ")[0]
     assert row_of(differences, "RoPE")[1:] == ["3", "-0.80†", "-1.05 to -0.55", "0.005"]
-    assert "(pooled, 4 degrees of freedom; from 19.95 of `rope` to 20.00 of `base`)" in differences
+    assert (
+        "(pooled over rows, 4 degrees of freedom; from 19.95 for `rope` to 20.00 for `base`)"
+        in differences
+    )
 
 
 def test_a_reference_that_varies_more_than_the_rest_is_said_to(make_result):
@@ -210,11 +213,13 @@ def test_a_reference_that_varies_more_than_the_rest_is_said_to(make_result):
     rows = [make_result("base", "linear", s, 100 + n) for s, n in ((1, 0), (2, 9), (3, -9))]
     for i, name in enumerate(("rope", "spe", "per")):
         rows += [make_result(name, "linear", s, 70 + i + s / 10) for s in (1, 2, 3)]
-    said = "`base` varies more than the rest: of rows without three seeds p is too small"
+    said = (
+        "`base` varies more than the pooled deviation says: for rows with fewer than three seeds p"
+    )
     assert said not in render(JudgedTable.of(TABLE_2, rows), "mini").markdown()
     rows.append(make_result("lrpe_type1", "linear", 1, 80.0))
     page = render(JudgedTable.of(TABLE_2, rows), "mini").markdown()
-    assert said in page.partition("## Differences to `base`")[2].partition("\n## ")[0]
+    assert said in page.partition("## Differences from `base`")[2].partition("\n## ")[0]
 
 
 def test_a_reversed_order_is_told_as_such(make_result):
@@ -224,7 +229,7 @@ def test_a_reversed_order_is_told_as_such(make_result):
     assert [agreement.count(holds) for holds in (True, False, None)] == [0, 1, 0]
     assert agreement.best == ("base",)
     page = render(JudgedTable.of(TABLE_2, rows), "mini").markdown()
-    assert "of 1 pairs of rows 0 stand in the paper's order, 1 the other way round" in page
+    assert "1 pairs of rows: the paper's order holds in 0 and is reversed in 1; 0 tie." in page
     assert row_of(page, "RoPE < Base")[-1] == "reversed"
 
 
@@ -236,19 +241,19 @@ def test_ties_are_told_as_ties(make_result):
         JudgedTable.of(TABLE_2, [*rows, make_result("none", "vanilla", 1, 61.0)]), "mini"
     ).markdown()
     assert row_of(page, "RoPE < Base")[-1] == "tie"
-    assert "0 stand in the paper's order, 0 the other way round, and 1 are ties" in page
-    assert "0 of 2 rows are better; ties: `base`, `rope`." in page
+    assert "the paper's order holds in 0 and is reversed in 0; 1 tie." in page
+    assert "0 of 2 rows are significantly better; ties: `base`, `rope`." in page
     assert "as better than" not in page and "†" not in page.partition("\n- *Paper*")[0]
 
 
 def test_the_orderings_section_tells_what_can_be_told_apart(results):
     page = render(JudgedTable.of(TABLE_2, results), "mini").markdown()
-    assert "of 3 pairs of rows 2 stand in the paper's order, 0 the other way round" in page
-    assert "No row is significantly better than `lrpe_type2`, `rope`." in page
+    assert "3 pairs of rows: the paper's order holds in 2 and is reversed in 0; 1 tie." in page
+    assert "Rows that no other row significantly beats: `lrpe_type2`, `rope`." in page
     assert row_of(page, "Type2 < RoPE")[1:3] == ["0.33", "-0.50"]
     assert row_of(page, "Type2 < RoPE")[-1] == "tie"
     assert "**Vanilla attention**: no row has several seeds" in page
-    assert "3 of 4 rows are better; worse: `sinusoidal`" in page
+    assert "3 of 4 rows are significantly better; worse: `sinusoidal`" in page
 
 
 def test_without_seeds_no_order_is_claimed(make_result):
@@ -279,7 +284,7 @@ def test_rows_beyond_the_paper_change_nothing_of_how_sure_its_own_are(make_resul
     own, beyond = adjusted("rope", "per"), adjusted("none", "shaw", "t5_only")
     assert adjusted(*values) == {**own, **beyond}
     page = render(JudgedTable.of(TABLE_2, rows), "mini").markdown()
-    differences = page.partition("## Differences to `base`")[2].partition("\n## ")[0]
+    differences = page.partition("## Differences from `base`")[2].partition("\n## ")[0]
     for label, row in (("RoPE", "rope"), ("PER", "per")):
         assert row_of(differences, label)[-1] == probability(own[row])
     order = page.partition("## Orderings of the paper")[2]
@@ -300,7 +305,7 @@ def test_table_5_orders_its_three_rows(make_result):
     page = render(JudgedTable.of(TABLE_5, rows), "mini").markdown()
     assert row_of(page, "Permutation < Identity")[-1] == "reversed"
     assert row_of(page, "Householder < Permutation")[-1] == "holds"
-    assert "## Differences to `lrpe_identity`" in page
+    assert "## Differences from `lrpe_identity`" in page
 
 
 def test_paper_scale_shows_the_longer_context_too(make_result):

@@ -124,7 +124,7 @@ def test_a_claims_page_says_how_sure_and_how_to_run_it(site: Path) -> None:
     assert "--rows lrpe_type2,rope --attention linear --seeds 1,2,3" in text
 
 
-def test_table_5_has_its_correlations_at_one_nearness_too(tmp_path: Path) -> None:
+def test_table_5_has_its_correlations_with_similarity_held_constant_too(tmp_path: Path) -> None:
     rows = ("learned", "sinusoidal", "learnable_sinusoidal", "shaw_only", "learned_shaw")
     for table in ("bert_table2", "bert_table4"):
         published = ROOT / "results" / table / "published"
@@ -135,7 +135,7 @@ def test_table_5_has_its_correlations_at_one_nearness_too(tmp_path: Path) -> Non
     found = read_evidence(tmp_path, processes=1)
     build(found, tmp_path / "site", say=lambda _: None, pictures=["rope"])
     page = (tmp_path / "site" / "bert_table5-published.html").read_text(encoding="utf-8")
-    _, _, held = page.partition("<h2>With nearness to the start held constant</h2>")
+    _, _, held = page.partition("<h2>With similarity to the published model held constant</h2>")
     assert re.search(r'<th scope="row">EM, v1.1</th><td class="number">[+-]\d\.\d\d <small>', held)
 
 

@@ -75,7 +75,7 @@ def test_without_base_the_first_row_is_the_reference_and_all_are_in_one_table():
     judged = JudgedTable(own, gather(found, own.columns))
     assert [*judged.against("linear")] == ["lrpe_type2", "alibi"]
     page = main_tables(judged, lines_of(judged))[0]
-    assert [section.heading for section in differences(judged)] == ["Differences to `rope`"]
+    assert [section.heading for section in differences(judged)] == ["Differences from `rope`"]
     assert page.index("`rope`") < page.index("`lrpe_type2`") < page.index("`alibi`")
     with_base = of_study(TABLE_2, {"alibi", "base", "rope"})
     assert with_base.reference == "base" and with_base.row_names == ("base", "rope", "alibi")

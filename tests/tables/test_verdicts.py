@@ -21,7 +21,7 @@ from fairseq_plugins.papers.claims import (
     Threshold,
 )
 from fairseq_plugins.report.claims_page import as_data, render_claims
-from fairseq_plugins.statistics.claims import best_verdicts, printed, without_needless
+from fairseq_plugins.statistics.claims import best_verdicts, drop_not_run, printed
 from fairseq_plugins.statistics.inference import Estimate
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.numbers import Numbers
@@ -76,7 +76,7 @@ def test_without_a_row_above_the_baseline_a_claim_cannot_be_tested():
     assert verdict.word == Word.UNTESTED and verdict.estimate is None
     page = render_claims((claim(below()),), {"mini": {"one": verdict}}).markdown()
     assert "| `mini` | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |" in page
-    assert "is significantly better than *unigram*, 40" in page
+    assert "is significantly better than that of *unigram*, 40" in page
 
 
 def test_one_seed_leaves_a_claim_undecided():
@@ -169,7 +169,7 @@ def test_a_claim_on_every_row_says_where_only_the_correction_makes_a_tie():
     assert verdict.word == "undecided" and verdict.estimate.high < 0
     assert verdict.estimate.p < 0.05 < verdict.estimate.adjusted and verdict.enough is None
     page = render_claims((claim(every),), {"mini": {"one": verdict}}).markdown()
-    assert "; a tie, corrected for all pairs of the claim (p = " in page
+    assert "; a tie after correction for all pairs of the claim (p = " in page
 
 
 def test_of_a_claim_on_every_row_the_effect_is_shown_that_decides():
@@ -228,7 +228,7 @@ def test_a_claim_of_no_effect_is_confirmed_once_in_forty_times():
     words = [word(below(), numbers(base=base, rope=rope)) for base, rope in drawn]
     share = words.count("confirmed") / trials
     assert share == pytest.approx(1 / 40, abs=3 * np.sqrt(1 / 40 * 39 / 40 / trials))
-    assert "of forty claims of no effect at all, one is" in render_claims((), {}).markdown()
+    assert "of forty claims without any effect, one is" in render_claims((), {}).markdown()
 
 
 def test_correlations_need_rows():
@@ -389,7 +389,7 @@ def test_the_best_scale_has_an_interval():
         "untested": "published",
         "one seed": "published",
     }
-    left_out = set(verdicts["published"]) - set(without_needless(verdicts)["published"])
+    left_out = set(verdicts["published"]) - set(drop_not_run(verdicts)["published"])
     assert left_out == {"alone", "floor"}
 
 
