@@ -54,6 +54,7 @@ BERT = Family(
     dense="cls.predictions.transform.dense",
     norm="cls.predictions.transform.LayerNorm",
     bias="cls.predictions.bias",
+    classifier=("bert.pooler.dense", "classifier"),
     segments=(2, 1),
 )
 
@@ -81,7 +82,7 @@ def to_fairseq(source: Path, target: Path) -> None:
 
 
 def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
-    """Convert a ``pe_roberta`` checkpoint to a Hugging Face folder of a BertForMaskedLM.
+    """Convert a ``pe_roberta`` checkpoint to a Hugging Face folder of a BERT with its heads.
 
     Args:
         source: the checkpoint.

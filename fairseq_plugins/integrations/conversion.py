@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +45,7 @@ from fairseq_plugins.integrations.masked_models import (
     head_weights,
     sizes,
 )
+from fairseq_plugins.integrations.task_heads import is_of_task_head, task_head
 from fairseq_plugins.modules.fitting import require_fit
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import require_names
@@ -59,7 +59,6 @@ _PAD = 1  # index in fairseq's dictionary
 _INITIAL_STD = 0.02  # standard deviation of BERT's initial weights
 _HEAD_SEED = 1  # makes conversion deterministic
 _VERSION = f"{STACK}version"  # fairseq's checkpoint format
-_TASK_HEADS = re.compile(r"(classification_heads|span_heads)\..*")
 
 
 def read_huggingface_state(
@@ -167,7 +166,7 @@ def write_checkpoint(
 def read_fairseq_state(source: Path, family: Family, vocabulary: Vocabulary) -> tuple[Any, Any]:
     """Read a ``pe_roberta`` checkpoint that a Hugging Face family can represent.
 
-    Heads of tasks are dropped with a log message.
+    Heads of tasks that their classes do not have are dropped with a warning, and so are several.
 
     Args:
         source: the checkpoint.
@@ -197,13 +196,14 @@ def read_fairseq_state(source: Path, family: Family, vocabulary: Vocabulary) -> 
     state = dict(checkpoint["model"])
     rename_learned_table(state, STACK, _PAD)
     state.pop(_VERSION, None)
-    heads = sorted(name for name in state if _TASK_HEADS.fullmatch(name))
-    for name in heads:
+    converted = {*task_head(family, ours, state).names.values()}
+    left = sorted(name for name in state if is_of_task_head(name) and name not in converted)
+    for name in left:
         del state[name]
-    if heads:
-        logger.info("not converted: %s", ", ".join(heads))
+    if left:
+        logger.warning("not converted: %s", ", ".join(left))
     weights = body_weights(ours["encoder_layers"]) | head_weights(family)
-    needed = {*(weight.ours for weight in weights.values()), TIED}
+    needed = {*(weight.ours for weight in weights.values()), TIED, *converted}
     needed |= {OUR_SEGMENT} if segments == "pairs" else set()
     reject_names(source, "lacks", needed - state.keys())
     reject_names(source, "has no place for", state.keys() - needed)
@@ -222,11 +222,13 @@ def write_huggingface_folder(
 ) -> None:
     """Write config.json and model.safetensors of a model with its output head.
 
+    A head of a task is beside it; `architectures` then names the class with that head.
+
     Args:
         folder: existing folder.
         family: model family.
         ours: options of the checkpoint.
-        state: its weights.
+        state: its weights, as `read_fairseq_state` returns them.
         rows: (V,), index in their vocabulary of each of our tokens.
         extra: position and token type embeddings under their names, replacing ours.
         options: additional entries of config.json.
@@ -241,16 +243,19 @@ def write_huggingface_folder(
         value = value[back] if weight.ours in ROWS_OF_VOCABULARY else value
         weights[name if name in head else prefix + name] = value.contiguous().clone()
     weights |= {prefix + name: value.contiguous() for name, value in extra.items()}
+    task = task_head(family, ours, state)
+    weights |= {name: state[own].contiguous().clone() for name, own in task.names.items()}
     config = {
         **{name: ours.get(option) for name, option in OPTIONS.items()},
         "layer_norm_eps": ours.get("layer_norm_eps", PERobertaConfig.layer_norm_eps),
         "model_type": family.model_type,
-        "architectures": [family.architecture],
+        "architectures": [task.architecture],
         **{name: values[0] for name, values in FIXED.items()},
         "vocab_size": len(rows),
         "max_position_embeddings": len(weights[prefix + POSITIONS]),
         "type_vocab_size": len(weights[prefix + TYPES]),
         **options,
+        **task.options,
     }
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=1) + "\n")
     save_file(weights, folder / WEIGHTS_FILE, metadata={"format": "pt"})

@@ -80,6 +80,7 @@ class Family:
         dense: name of the head's dense layer, without ``.weight``.
         norm: name of the head's layer norm, without ``.weight``.
         bias: name of the head's output bias.
+        classifier: names of the two layers of a classifier, in the class that has one.
         segments: accepted numbers of token types.
     """
 
@@ -88,6 +89,7 @@ class Family:
     dense: str
     norm: str
     bias: str
+    classifier: tuple[str, str]
     segments: tuple[int, ...]
 
 

@@ -44,6 +44,7 @@ ROBERTA = Family(
     dense="lm_head.dense",
     norm="lm_head.layer_norm",
     bias="lm_head.bias",
+    classifier=("classifier.dense", "classifier.out_proj"),
     segments=(1,),
 )
 VOCABULARY_FILE, THEIR_MERGES_FILE, TOKENIZER_FILE = "vocab.json", "merges.txt", "tokenizer.json"
@@ -83,7 +84,7 @@ def to_fairseq(source: Path, target: Path, tokenizer: Path) -> None:
 
 
 def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
-    """Convert a ``pe_roberta`` checkpoint to a Hugging Face folder of a RobertaForMaskedLM.
+    """Convert a ``pe_roberta`` checkpoint to a Hugging Face folder of a RoBERTa with its heads.
 
     Args:
         source: the checkpoint.
