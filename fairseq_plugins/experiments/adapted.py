@@ -2,8 +2,8 @@
 
 The BERT paper replaces the position embedding of a published model and trains it on. Until the
 changed model has recovered, fine-tuning it measures the recovery and not the encoding. So it is
-trained to copy the hidden states of the unchanged model, and how near it comes is recorded with
-everything that starts from it.
+trained to copy the hidden states of the unchanged model, and the similarity that it reaches is
+recorded with every run that starts from it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ _Point = Annotated[tuple[Count, Cosine], Field(strict=False)]
 
 
 class Nearness(MetricsSchema):
-    """Distance of an adapted model to its teacher on held-out text.
+    """Similarity of an adapted model to its teacher on held-out text.
 
     valid_error: mean relative squared error over layers and tokens. cosine: mean cosine between
     the last layers. cosines: pairs of tokens seen in training and cosine, of each validation.
@@ -71,7 +71,7 @@ class Adapted(Experiment):
         }
 
     def combine(self, parts: Mapping[str, Metrics]) -> Metrics:
-        """Return the numbers of the last stage, with the cosines of all by tokens seen so far."""
+        """Return the metrics of the last stage, with the cosines of all stages by tokens seen."""
         before, cosines = 0, []
         for part in parts.values():
             cosines += [[before + tokens, cosine] for tokens, cosine in part["cosines"]]
@@ -87,10 +87,10 @@ class Adapted(Experiment):
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         tokens = sorted({result["metrics"]["tokens"] for result in results})
         return [
-            f"Each row copies the hidden states of all layers of the unchanged start on "
-            f"{' / '.join(f'{count / 1e6:.2f}' for count in tokens)} million tokens of plain text. "
-            "`cosine` is the mean cosine between the last layers of the two on held-out text; 1 is "
-            "a model that has come back entirely."
+            "Each row is trained to copy the hidden states of all layers of the unchanged "
+            f"published model on {' / '.join(f'{count / 1e6:.2f}' for count in tokens)} million "
+            "tokens of plain text. `cosine` is the mean cosine between the last layers' outputs of "
+            "the two on held-out text; 1 means that they are equal."
         ]
 
 

@@ -25,7 +25,7 @@ LRPE_SETTINGS, BERT_SETTINGS = "LRPE's Table 7", "the BERT paper's Table 6"
 class Scale:
     """A size of an experiment; its model and budget are in configs/<scale group>/<name>.yaml.
 
-    gpus: of one run by default, 0 for a CPU. prepare: the commands that prepare its data.
+    prepare: the commands that prepare its data. gpus: of one run by default, 0 for a CPU.
     """
 
     name: str
@@ -40,9 +40,9 @@ def scales(*found: Scale) -> dict[str, Scale]:
 
 @dataclass(frozen=True)
 class Step:
-    """A command that measures, the name of its log, and the function that reads metrics from it.
+    """A command that measures a training, the name of its log, and a reader of the log's metrics.
 
-    read raises ValueError if the log has no metrics.
+    read: raises ValueError if the log has no metrics.
     """
 
     log: str
@@ -79,9 +79,10 @@ class Experiment:
         data_files: files that each folder of data must have.
         origin: the run that each run starts from, None for random weights.
         origins: by scale, in place of `origin`.
+        trains: whether runs train a model; False: they measure the checkpoint of the origin.
         leaves: files in a run's folder that figures are drawn from.
         settings: where the paper states its settings.
-        shown: the evaluation of a run that a table shows, if there are several.
+        shown: words of the legend for the evaluation that a table shows, if runs have several.
     """
 
     recipe: str
@@ -92,7 +93,7 @@ class Experiment:
     data_files: tuple[str, ...] = DATA_FILES
     origin: InitialCheckpoint | None = None
     origins: Mapping[str, InitialCheckpoint] = field(default_factory=dict)
-    trains: ClassVar[bool] = True  # False: the checkpoint of the origin is measured
+    trains: ClassVar[bool] = True
     leaves: tuple[str, ...] = ()
     settings: str = LRPE_SETTINGS
     shown: str = ""
@@ -128,22 +129,25 @@ class Experiment:
         return dict(only)
 
     def start_metrics(self, trainings: Sequence[Training], root: Path) -> Metrics:
-        """Return metrics of a finished run's trainings that runs which start from it record.
+        """Return the metrics of a finished run that runs which start from it record.
 
         trainings: in order, with folders relative to the root.
         """
         return {}
 
     def at_lengths(self, factors: tuple[int, ...]) -> Self:
-        """Return the experiment at multiples of the training length; for tables with `lengths`."""
+        """Return the experiment that measures other multiples of the training length.
+
+        For tables with `lengths`.
+        """
         raise NotImplementedError
 
     def lacks(self, metrics: Mapping[str, Any]) -> str:
-        """Describe the requested metrics that a finished run lacks; empty for none."""
+        """Describe the requested metrics that a finished run lacks; empty if it has all."""
         return ""
 
     def also_measuring(self, metrics: Mapping[str, Any]) -> Self:
-        """Return the experiment that also measures all metrics of a finished run."""
+        """Return the experiment that also measures the metrics that a finished run has."""
         return self
 
     def stacks(self, model: Mapping[str, Any]) -> list[Stack]:
@@ -155,7 +159,7 @@ class Experiment:
             own = model.get(f"{side}_{option}")
             return model.get(option, "") if own is None else own
 
-        # As in the model: a side with an encoding of its own does not inherit options.
+        # As in the model: a side with an encoding of its own does not inherit the common options.
         is_common = get("position_encoding") == model.get("position_encoding")
         options = model.get(f"{side}_position_encoding_options")
         if options is None:
@@ -193,10 +197,10 @@ class Experiment:
         return {}
 
     def check_data(self, data: Path, pretraining: Path) -> None:
-        """Compare dictionaries with those of the pre-training (ValueError: where they differ)."""
+        """Compare dictionaries with those of the pre-training (ValueError: they differ)."""
 
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Return sentences for the caption of a table of these results."""
+        """Return sentences for the notes of a page with these results."""
         return []
 
     def baselines(self, data: DataDescription, scale: str) -> dict[str, dict[str, float]]:
@@ -208,10 +212,10 @@ class Experiment:
         return {}
 
     def further_evaluations(self, results: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-        """Return other evaluations of the same runs.
+        """Return other evaluations of the same runs that results have.
 
         Returns:
-            For each the suffix of its metrics' names, and a heading for its table.
+            For each evaluation the suffix of its metrics, and the heading of its table.
         """
         return []
 
@@ -221,8 +225,8 @@ class Experiment:
             return ""
         return (
             "The data, the model and the budget are far smaller than the paper's: compare the "
-            f"order of the rows, not the numbers. What differs from {self.settings} is the same "
-            "for every row."
+            "order of the rows, not the numbers. All rows differ from the settings in "
+            f"{self.settings} in the same way."
         )
 
     def figure_note(self, scale: str) -> str:
@@ -231,7 +235,7 @@ class Experiment:
 
 
 def unigram_baselines(data: DataDescription, splits: Iterable[str]) -> dict[str, dict[str, float]]:
-    """Return perplexity and loss (bits) of word frequencies, for splits that have them."""
+    """Return perplexity and loss in bits of word frequencies, for the splits that have them."""
     baselines: dict[str, dict[str, float]] = {}
     for split in splits:
         value = data.floors.number(split, "unigram", "ppl")

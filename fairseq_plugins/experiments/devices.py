@@ -14,9 +14,10 @@ _FIRST_PORT, _PORTS = 10_000, 20_000
 
 @dataclass(frozen=True)
 class Devices:
-    """The devices of one run: GPUs, or 0 for a process on the CPU.
+    """The devices of one run.
 
-    srun: whether commands start with srun, in a Slurm job. job: its number, 0 before it has one.
+    gpus: number of GPUs, 0 for a process on the CPU. srun: whether commands start with srun, in a
+    Slurm job. job: number of the Slurm job, 0 before it has one.
     """
 
     gpus: int
@@ -61,7 +62,7 @@ def spread(recorded: Mapping[str, Any], devices: int) -> dict[str, Any]:
 
 
 def run_group(devices: Devices) -> str:
-    """Return the Hydra override of the group `run`: the place of a training."""
+    """Return the Hydra override of the group `run`: on one machine, on a node, or under Slurm."""
     is_node = devices.gpus == GPUS_PER_NODE
     return f"run={'slurm' if devices.srun else 'node8' if is_node else 'local'}"
 

@@ -72,7 +72,7 @@ def factors_of(metrics: Mapping[str, Any]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Extrapolation(Experiment):
-    """Perplexity of the row's model of the same seed at several lengths; trains nothing.
+    """Perplexity of another table's model of the same row and seed at several lengths.
 
     Metrics: those of `Lengths`. by_position: by length ("2x") the mean loss in bits over each
     quarter of the training length.
@@ -134,24 +134,24 @@ class Extrapolation(Experiment):
         further = sorted({f for r in results for f in factors_of(r["metrics"])} - {*FACTORS})
         if further:
             words = ", ".join(f"{factor}x" for factor in further)
-            notes.append(f"Measured too, in the figure and in the results' JSON: {words}.")
+            notes.append(f"The figure and the results' JSON also have {words}.")
         return [*notes, *_adapted(results), *_dashes(results)]
 
     def _protocol(self, length: str, tokens: str) -> str:
         return (
-            f"Trained on samples of {length} tokens, and nothing is trained again. Scored: the "
-            f"first {tokens} tokens of the {self.split} split, the same at every length. Main "
-            "table: windows of that length one after the other, every token with all that "
-            "precedes it in its window, so that in a longer window fewer tokens lack context. As "
-            "in Table 2, a relative encoding has Base's sinusoids beside it unless it replaces "
-            "them (`alibi`, `none`): what fails beyond the training may be these. Rows that end "
-            "in `_only` have the encoding alone."
+            f"The models were trained on samples of {length} tokens and are not trained further. "
+            f"The first {tokens} tokens of the {self.split} split are scored at every length. Main "
+            "table: consecutive windows of that length, in which every token is predicted from all "
+            "tokens before it in its window, so that longer windows have fewer tokens with little "
+            "context. As in Table 2, a relative encoding has Base's sinusoids beside it unless it "
+            "replaces them (`alibi`, `none`): it may be these that fail beyond the training "
+            "length. Rows that end in `_only` have the encoding alone."
         )
 
     def further_evaluations(self, results: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         heading = (
-            "In a sliding window, moved by a quarter of itself: every token has at least three "
-            "quarters of the window before it"
+            "In a sliding window that moves by a quarter of its length: every token has at least "
+            "three quarters of the window before it"
         )
         return [(SLIDING, heading)] if "sliding_bits" in self.protocols else []
 
@@ -160,8 +160,8 @@ class Extrapolation(Experiment):
 
     def figure_note(self, scale: str) -> str:
         return (
-            "Above: perplexity against length, the mean over seeds. Below: at the longest length "
-            "that has numbers, against the place in the window, each point the mean over a quarter "
+            "Above: perplexity by length, mean over seeds. Below: perplexity by the place in the "
+            "window, at the longest length that has numbers; each point is the mean over a quarter "
             "of the training length. A few lines that are far above all others may leave a panel."
         )
 
@@ -181,19 +181,19 @@ class MaskedExtrapolation(Extrapolation):
         notes = super().caption_notes(results)
         if old := [r for r in results if not r["metrics"].get("unscored")]:
             notes.append(
-                f"In {len(old)} of {len(results)} runs, from before, masked tokens that are scored "
-                "include <s>, which costs a model nothing and is one of each sample's tokens: they "
-                "flatter short samples, so that what a length adds is less than it seems."
+                f"In {len(old)} of {len(results)} runs, which are older, the scored tokens include "
+                "a masked <s>, which is easy to predict and counts more in shorter samples: these "
+                "runs make the rise with the length look larger than it is."
             )
         return notes
 
     def _protocol(self, length: str, tokens: str) -> str:
         return (
-            f"Trained on samples of {length} tokens, and nothing is trained again. Scored: the "
-            f"masked tokens of the beginning of the {self.split} split, cut into samples of each "
-            f"length, {tokens} where they are most, without the <s> that begins a sample. Masks "
-            "are as in training and follow from seed and sample, so that they are others at every "
-            "length."
+            f"The models were trained on samples of {length} tokens and are not trained further. "
+            f"The masked tokens of the beginning of the {self.split} split are scored, cut into "
+            f"samples of each length, at most {tokens} tokens, without the <s> that begins a "
+            "sample. Masks are drawn as in training, from the seed and the sample, so they differ "
+            "between lengths."
         )
 
 
@@ -202,7 +202,7 @@ def _rounded(losses: Sequence[float | None]) -> list[float | None]:
 
 
 def _adapted(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Describe the rows that measure another row's model with a changed encoding or table."""
+    """Describe the rows that evaluate another row's model with a changed encoding or table."""
     rows = {(r["row"], a) for r in results if (a := TABLES[r["table"]].adapted.get(r["row"]))}
     changes = [
         f"`{row}` is `{a.of}` with `{' '.join(_changes(a))}`" for row, a in sorted(rows, key=str)
@@ -210,8 +210,8 @@ def _adapted(results: Sequence[Mapping[str, Any]]) -> list[str]:
     if not changes:
         return []
     return [
-        "Trained as another row, and made longer by the length in those of the training when they "
-        f"are evaluated (at 1x not at all): {'; '.join(changes)}."
+        "Some rows evaluate the model of another row, with its positions scaled or its table "
+        f"extended to the evaluated length (at 1x it is unchanged): {'; '.join(changes)}."
     ]
 
 
@@ -226,11 +226,11 @@ _SUBJECT = re.compile(r"^`[^`]+`( beside `\w+`)? under \w+ attention ")  # of a 
 
 
 def _dashes(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Explain the dashes of a table: each reason once, with its rows and lengths."""
+    """Explain why numbers are missing: each reason once, with its rows and lengths."""
     by_reason: dict[str, dict[str, set[int]]] = {}
     for result in results:
         for name, reason in result["metrics"]["reasons"].items():
-            reason = _SUBJECT.sub("it ", reason)  # the same for all rows
+            reason = _SUBJECT.sub("the encoding ", reason)  # the same for all rows
             rows = by_reason.setdefault(reason, {})
             rows.setdefault(_cell(result), set()).add(int(name.removesuffix("x")))
     everyone = {_cell(result) for result in results}
@@ -243,7 +243,7 @@ def _dashes(results: Sequence[Mapping[str, Any]]) -> list[str]:
             for who, factors in {"every row": shared, **own}.items()
             if factors
         ]
-        notes.append(f"A dash, {'; '.join(places)}: {reason}.")
+        notes.append(f"No number for {'; '.join(places)}: {reason}.")
     return notes
 
 

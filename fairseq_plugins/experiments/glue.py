@@ -37,11 +37,11 @@ from fairseq_plugins.records.recipe import trainings_of
 from fairseq_plugins.records.runs import Run
 
 D = TypeVar("D", Numbers, SplitSizes)
-MOST_SEEN = 10  # per cent of development examples seen in training; more are mentioned
+MOST_SEEN = 10  # per cent of development examples seen in training; larger shares get a note
 
 
 class Scores(StartedMetrics):
-    """Scores in per cent; extra metrics are the paper's columns that there is data for."""
+    """Scores in per cent; extra metrics are the paper's columns for which there is data."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Correlation]
@@ -53,7 +53,7 @@ class Scores(StartedMetrics):
 
     @classmethod
     def comparable(cls, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return results whose averages and baselines are over the tasks that all of them have."""
+        """Return the results with averages and baselines over the tasks that all of them have."""
         listed = [result["metrics"]["averaged"] for result in results] or [[]]
         common = [name for name in listed[0] if all(name in one for one in listed)]
         if not common or all(one == common for one in listed):
@@ -86,12 +86,12 @@ def _averaged_over(labels: list[str], result: Mapping[str, Any]) -> dict[str, An
 class Glue(Experiment):
     """Fine-tuning of the row's pre-trained model on every task with every learning rate.
 
-    The learning rate is chosen on the validation data of the training: the development set as in
-    the papers, or `held_out`, a part of the training set, so that the development set is only
-    reported.
+    The learning rate is chosen on the validation data of the training: on the development set, as
+    in the papers, or on `held_out`, a part of the training set, so that the development set is
+    used for the reported scores alone.
 
     Attributes:
-        sources: of the paper's columns; at scale toy two generated tasks take their place.
+        sources: by column of the paper; at scale toy two generated tasks take their place.
         averaged: columns of the average.
         learning_rates: by scale.
         protocol: a file of configs/glue_protocol, empty for LRPE's, configs/glue/common.yaml.
@@ -170,7 +170,7 @@ class Glue(Experiment):
         }
 
     def _score(self, metrics: Metrics) -> float:
-        """Return the score that chooses the learning rate: the column's metric or the first."""
+        """Return the score that chooses the learning rate: the column's metric or the first one."""
         subsets = metrics["subsets"]
         chosen_on = subsets[HELD_OUT] if HELD_OUT in subsets else subsets["valid"]
         names = [s.metric for s in self.sources.values() if s.task == metrics["task"]]
@@ -217,44 +217,39 @@ class Glue(Experiment):
         ]
         if held_out:
             by_epoch = not all(dataset.get("disable_validation") for dataset in held_out)
-            what = (
-                "rate and epoch are those that are" if by_epoch else "the rate is the one that is"
-            )
-            chosen = (
-                f"; {what} best on a part of the training set, which is held out, and the numbers "
-                "are of the development set"
-            )
-        elif len(rates) > 1:
-            chosen = "; the best one on the development set counts, whose numbers these are"
+            what = "Rate and epoch are chosen" if by_epoch else "The rate is chosen"
+            chosen = f" {what} on a part of the training set that is held out."
         else:
-            chosen = "; the numbers are of the development set"
+            chosen = " The rate is chosen on the development set itself." if len(rates) > 1 else ""
         notes = [
-            f"Every task is fine-tuned with learning rate {', '.join(sorted(rates, key=float))}"
-            f"{chosen}, in per cent. The average is over {', '.join(averaged)}."
+            f"Every task is fine-tuned with learning rate {', '.join(sorted(rates, key=float))}."
+            f"{chosen} Scores are of the development set, in per cent; the average is over "
+            f"{', '.join(averaged)}."
         ]
         for label in self.averaged:
             without = [r for r in results if label not in r["metrics"]]
             if label not in averaged and len(without) < len(results):
                 shown = ", ".join(f"`{row}`" for row in sorted({r["row"] for r in without}))
                 notes.append(
-                    f"{label} is in no average here, since {shown} have no number for it; the "
-                    "paper's averages have it, so gaps between averages do not compare with the "
-                    "paper's."
+                    f"The averages here leave out {label}, since {shown} have no number for it. "
+                    "The paper's averages include it, so differences between averages cannot be "
+                    "compared with the paper's."
                 )
         if replaced:
             notes.append(
-                f"{', '.join(replaced)}: matched instead of mismatched, which the data lacks."
+                f"{', '.join(replaced)}: on the matched development set, since the data lacks the "
+                "mismatched one."
             )
         measured = {label for r in results for label in self.sources if label in r["metrics"]}
         if measured and (lacking := [label for label in self.sources if label not in measured]):
-            notes.append(f"Not measured, for want of data at this scale: {', '.join(lacking)}.")
+            notes.append(f"This scale has no data for {', '.join(lacking)}.")
         notes += self._seen(results)
         if any(r["scale"] == "mini" for r in results):
-            notes.append("`docs/experiments.md` has what was tried to pass the bag of words below.")
+            notes.append("`docs/experiments.md` describes attempts to beat the bag of words below.")
         return notes
 
     def _seen(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Name the tasks whose development examples have first sentences of training examples."""
+        """Describe the share of development examples whose first sentence occurs in training."""
         shares: dict[str, float] = {}
         for result in results:
             data = DataDescription.model_validate(result["data"])
@@ -268,13 +263,13 @@ class Glue(Experiment):
             return []
         by_task = ", ".join(f"{label} {share:.0f} %" for label, share in shares.items())
         return [
-            "Development examples whose first sentence is that of a training example, too, "
-            f"where these are more than {MOST_SEEN} %: {by_task}."
+            "Share of development examples whose first sentence also occurs in the training set, "
+            f"if above {MOST_SEEN} %: {by_task}."
         ]
 
 
 def _of_task(described: D, task: str) -> D:
-    """Return the part of a task, whose folder has its name."""
+    """Return the description of a task, whose folder has the task's name."""
     tasks = {Path(folder).name: part for folder, part in described.parts().items()}
     return tasks.get(task) or type(described).model_validate({})
 

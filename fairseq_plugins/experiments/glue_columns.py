@@ -6,8 +6,8 @@ from fairseq_plugins.papers import PUBLISHED
 
 PUBLISHED_RATES = (1e-4,)  # for a published model of 384 features
 _SMALL_RATES = (1e-4, 3e-4)  # chosen on held-out data
-# The LRPE paper's at scale paper. Small models with few updates need rates ten times as high; at
-# scales mini and small the rate is chosen on held-out data.
+# At scale paper those of the LRPE paper. Small models with few updates need rates ten times as
+# high; at scales mini and small the rate is chosen on held-out data.
 LRPE_RATES = {
     "paper": (1e-5, 3e-5, 6e-5, 1e-4),
     "small": _SMALL_RATES,
@@ -29,7 +29,7 @@ BERT_RATES = {
 class Source:
     """The source of a column: a task, a metric and a development subset.
 
-    instead: the subset to use where the data lacks `subset`; empty for none.
+    instead: subset that replaces `subset` if the data lacks it; empty for none.
     """
 
     task: str

@@ -18,7 +18,7 @@ PATTERN = "attention.npy"  # in a run's folder: the attention weights (T, T) of 
 
 
 class Properties(StartedMetrics):
-    """Properties of the attention; None if undefined, as for equal weights."""
+    """Properties of the attention; None if undefined, as a ratio of zero variances."""
 
     monotonicity: NotNegative | None
     monotonicity_20: NotNegative | None
@@ -32,10 +32,10 @@ class Properties(StartedMetrics):
 
 @dataclass(frozen=True)
 class IdenticalWords(Experiment):
-    """Properties of the row's continued pre-training of the same seed; trains nothing.
+    """Properties of the attention of another table's model of the same row and seed.
 
-    The seed also draws the words. Metrics: those of `analysis.indicators.measure`, and the number
-    of `words` and the `length` of the sentences.
+    The seed also draws the words. Metrics: those of `analysis.indicators.measure`, the number of
+    `words`, and the `length` of the sentences.
     """
 
     trains = False
@@ -63,17 +63,18 @@ class IdenticalWords(Experiment):
             return " / ".join(map(str, sorted({r["metrics"][metric] for r in results})))
 
         return [
-            f"Attention: of the first layer to {sizes('words')} sentences, each of which repeats a "
-            f"word drawn from those of the training text up to {sizes('length')} tokens with the "
-            "special ones, mean over heads and sentences, in float64. A seed has a model of its "
-            "own, continued from the one that all rows and seeds start from, and words of its own."
+            f"Attention of the first layer in {sizes('words')} sentences, each of which repeats "
+            f"one word of the training text up to {sizes('length')} tokens (with special ones); "
+            "mean over heads and sentences, in float64. Each seed draws its own words and has its "
+            "own model, which continues the training of one model that all rows and seeds start "
+            "from."
         ]
 
     def figure_note(self, scale: str) -> str:
         return (
-            "Figure 2: the weights of each row and its first seed, darker where a query (line) "
-            "attends more to a key (column): by the square root of the weight, and black for the "
-            "largest hundredth."
+            "Figure 2: the attention weights of each row, first seed; a line for each query, a "
+            "column for each key. The darkness is the square root of the weight; the largest one "
+            "per cent of the weights are black."
         )
 
 

@@ -23,9 +23,9 @@ from fairseq_plugins.records.data import DataDescription
 from fairseq_plugins.records.metrics import Loss, MetricsSchema, NotNegative, Perplexity, perplexity
 from fairseq_plugins.records.runs import Run
 
-# Least number of tokens before a scored one in a second evaluation at scale paper; the table shows
-# the first one, where it is 0. fairseq's README evaluates this model so, two sequences at a time;
-# the paper does not state its context.
+# Least number of tokens before each scored token in the second evaluation at scale paper; in the
+# first one, which the table shows, it is 0. fairseq's README evaluates this model so, two sequences
+# at a time; the paper does not state its context.
 CONTEXT = 400
 
 
@@ -61,7 +61,7 @@ class LanguageModel(Experiment):
         return unigram_baselines(data, ("valid", "test"))
 
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
-        return ["Perplexities are per unit of the data: words, or pieces of these."]
+        return ["Perplexities are per token of the data: per word, or per BPE token."]
 
     def further_evaluations(self, results: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         suffix = _suffix(CONTEXT)
@@ -103,7 +103,7 @@ def _step(
 
 @dataclass(frozen=True)
 class FloorSweep(LanguageModel):
-    """Linear attention with another denominator in each column."""
+    """Language model whose attentions are linear attention with different denominators."""
 
     def attention(self, word: str) -> dict[str, str | float]:
         if word in FLOORS:
@@ -122,16 +122,16 @@ class FloorSweep(LanguageModel):
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         return [
             *super().caption_notes(results),
-            "At scale mini the runs with clamped denominators are those of Table 2, and the runs "
-            "with a floor of 0.2 those that it had until November 2026.",
+            "At scale `mini`, *clamped denominator* has the runs of Table 2, and *floor 0.2* has "
+            "the runs that Table 2 had until November 2026.",
         ]
 
     def comparability(self, scale: str) -> str:
         return (
-            "The authors' code of 2022 clamps denominators, so that Table 2's printed numbers are "
-            "to be compared with that column. Data, model and budget are Table 2's at this scale, "
-            "the same in every column and row but for the denominator and the encoding; what can "
-            "be compared is one denominator with another in a row, and the rows under one of them."
+            "The authors' code of 2022 clamps denominators, so compare Table 2's printed numbers "
+            "with that column. Data, model and budget are those of Table 2 at this scale; columns "
+            "differ in the denominator alone, and rows in the encoding alone: compare columns "
+            "within a row, or rows within a column."
         )
 
 

@@ -73,7 +73,7 @@ class MaskedLanguageModel(Experiment):
         }
 
     def combine(self, parts: Mapping[str, Metrics]) -> Metrics:
-        """Return those of the last stage; losses at other sample lengths cannot be compared."""
+        """Return the metrics of the last stage: losses at other lengths cannot be compared."""
         *_, last = parts.values()
         return dict(last)
 
@@ -84,22 +84,22 @@ class MaskedLanguageModel(Experiment):
         configs = [config for r in results for config in trainings_of(r["config"]).values()]
         shares = sorted({_predicted(config["task"]) for config in configs})
         return [
-            f"Predicted: {' / '.join(shares)}.",
-            "Losses are those that training prints, to three decimals: perplexities come in steps "
-            "of 0.07 %, and those of two rows may be the same.",
+            f"The models predict {' / '.join(shares)}.",
+            "Losses are those that training prints, with three decimals: perplexities come in "
+            "steps of 0.07 %, and those of two rows may be equal.",
         ]
 
     def comparability(self, scale: str) -> str:
         masks = (
-            "Losses are in bits per masked token of the validation set, whose masks follow from "
-            "the seed, so that they are the same for every row and at every evaluation."
+            "Losses are in bits per masked token of the validation set. Its masks depend on the "
+            "seed alone: they are the same for every row and at every evaluation."
         )
         return " ".join(filter(None, (masks, super().comparability(scale))))
 
 
 def _predicted(task: Mapping[str, Any]) -> str:
     """Describe the predicted tokens, as "15% of the tokens"."""
-    what = "words, each with all of its pieces" if task.get("mask_whole_words") else "tokens"
+    what = "words, each as a whole" if task.get("mask_whole_words") else "tokens"
     return f"{float(task['mask_prob']):.0%} of the {what}"
 
 
@@ -116,7 +116,7 @@ def _model(mini: str, **more: Any) -> MaskedLanguageModel:
         metrics=Curve,
         sides=("encoder",),
         scale_group="scale/mlm",
-        shown="each run by its best evaluation",
+        shown="each run at its best validation",
         **more,
     )
 
@@ -125,8 +125,8 @@ MASKED_LANGUAGE_MODEL = _model(
     "novels-1000",
     stages={"mini": ("samples_8", "samples_16"), "small": ("samples_16", "samples_32")},
 )
-# A substitute for published BERT, in LRPE's settings, and the BERT paper's continued training of it
-# with another position embedding.
+# A substitute for published BERT, trained with LRPE's settings, and the BERT paper's continued
+# training of it with another position embedding.
 BERT_START = _model("novels-mini", budget="bert_start", stages={"small": ("samples_16",)})
 BERT_CONTINUED = _model(
     "novels-mini",

@@ -83,29 +83,29 @@ class Translation(Experiment):
 
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         loss = (
-            "Loss is the cross-entropy without label smoothing, in bits a piece; the paper's "
-            "caption names a validation loss, its table has none."
+            "The loss is the cross-entropy without label smoothing, in bits per BPE token; the "
+            "paper's caption mentions a validation loss, but its table has none."
         )
         return [
-            f"Decoding: beam {DECODING.beam}, length penalty {DECODING.length_penalty}, of one "
-            "checkpoint, not an average. BLEU is SacreBLEU of detokenised output against the raw "
+            f"Decoding: beam {DECODING.beam}, length penalty {DECODING.length_penalty}, from one "
+            "checkpoint without averaging. BLEU is SacreBLEU of detokenised output against the raw "
             f"reference{_token_bleu(results)}.",
             *([loss] if any("valid_loss" in result["metrics"] for result in results) else []),
             "Linear: linear attention and the row's encoding in the encoder only, as in the paper; "
-            "the decoder is Base's. Vanilla: the encoding in encoder and decoder.",
+            "the decoder is that of Base. Vanilla: the encoding in encoder and decoder.",
         ]
 
 
 def _token_bleu(results: Sequence[Mapping[str, Any]]) -> str:
-    """Describe how many results with a validation set's BLEU also have its BLEU of tokens."""
+    """Describe BLEU on the validation set, and how many runs have it of tokens too."""
     metrics = [one["metrics"] for one in results if "valid_bleu" in one["metrics"]]
     if not metrics:
         return ""
     have = sum(one.get("valid_token_bleu") is not None for one in metrics)
     some = "all" if have == len(metrics) else f"{have} of {len(metrics)}"
     return (
-        ", for the validation set too, where the paper's is BLEU of tokens; that was measured in "
-        f"{some} runs"
+        ", also on the validation set, where the paper has BLEU of tokens; this was measured too "
+        f"in {some} runs"
     )
 
 
@@ -183,7 +183,7 @@ TRANSLATION = Translation(
 
 
 class BleuByLength(MetricsSchema):
-    """BLEU of all sentences, and `bleu_1_10` etc. by length; None for too few sentences."""
+    """BLEU of all sentences, and by length as `bleu_1_10` etc.; None for too few sentences."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Percent | None]
@@ -193,7 +193,7 @@ class BleuByLength(MetricsSchema):
 
 @dataclass(frozen=True)
 class TranslationLengths(Translation):
-    """BLEU by the length of the source, of Table 4's model of the same row and seed."""
+    """BLEU by the length of the source, for Table 4's model of the same row and seed."""
 
     trains = False
 
@@ -223,11 +223,11 @@ class TranslationLengths(Translation):
         return [
             *super().caption_notes(results),
             # Other code or another processor rounds differently, and trainings diverge from there.
-            "Models are Table 4's own, or trained anew by its recipe where no checkpoint of it was "
-            "left; then the same row and seed in Table 4 is another run, and their numbers may "
-            "differ by as much as those of two seeds.",
-            f"Test sentences by the number of words of their tokenised source: {by_length}. Those "
-            f"of fewer than {LEAST} sentences are a dash.",
+            "The models are those of Table 4; where no checkpoint was left, they were trained "
+            "again by its recipe, and may then differ from the model of the same row and seed in "
+            "Table 4 as much as two seeds do.",
+            f"Test sentences by the number of words of their tokenised source: {by_length}. "
+            f"`-`: fewer than {LEAST} sentences.",
         ]
 
     def comparability(self, scale: str) -> str:
@@ -235,8 +235,8 @@ class TranslationLengths(Translation):
 
     def figure_note(self, scale: str) -> str:
         return (
-            "BLEU against the words of the source, the mean over seeds; buckets that are dashes "
-            "are left out."
+            "BLEU by the number of words of the source, mean over seeds; lengths with too few "
+            "sentences are left out."
         )
 
 

@@ -41,8 +41,8 @@ class PlannedRun:
     Attributes:
         trainings: in order; without any, the run measures the checkpoint of `pretraining`.
         pretraining: the run whose checkpoint the trainings start from.
-        requested: the experiment as changed by options, None for the table's own.
-        options: those options, of the table's script.
+        requested: the experiment as changed by options of the script, None for the table's own.
+        options: the options that changed it.
     """
 
     run: Run
@@ -58,13 +58,13 @@ class PlannedRun:
 
     @functools.cached_property
     def config(self) -> dict[str, Any]:
-        """The recorded configuration: of its training, or of each kind of training."""
+        """The recorded configuration: of the one training, or of each kind of training."""
         if self.pretraining is None and len(self.trainings) == 1:
             return self.trainings[0].config
         return {"trainings": self._kinds()}
 
     def _kinds(self) -> dict[str, dict[str, Any]]:
-        """Return the configuration of each kind of training, those of the pre-training first."""
+        """Return the configuration of each kind of training, the pre-training's kinds first."""
         kinds: dict[str, list[Training]] = {}
         for training in self.trainings:
             kinds.setdefault(training.variant.kind or "pretraining", []).append(training)
@@ -73,7 +73,7 @@ class PlannedRun:
 
     @property
     def ancestors(self) -> "list[PlannedRun]":
-        """The chain of runs that it starts from, the first one first."""
+        """The runs that this one builds on, the earliest first."""
         return [*self.pretraining.ancestors, self.pretraining] if self.pretraining else []
 
     @property
@@ -100,7 +100,7 @@ class PlannedRun:
         return tuple(dict.fromkeys((*before, *(t.data for t in self.trainings))))
 
     def missing_data(self, root: Path) -> list[MissingData]:
-        """List the missing files of its data, those of its pre-training and start first."""
+        """List the missing files of its data, first those of the pre-training and the start."""
         gaps = self.pretraining.missing_data(root) if self.pretraining else []
         start = PretrainedModel.of(self.config) if self.pretraining is None else None
         if start and not (root / start.checkpoint).is_file():
@@ -118,7 +118,7 @@ class PlannedRun:
         return describe_all({folder.as_posix(): path for folder, path in shown.items()})
 
     def commands(self) -> list[list[str]]:
-        """Return all commands in order, those of the runs that it starts from first."""
+        """Return all commands in order, those of its pre-training first."""
         commands = self.pretraining.commands() if self.pretraining else []
         for training in self.measured:
             if training in self.trainings:
@@ -133,7 +133,7 @@ class PlannedRun:
 
 
 def _common(trainings: Sequence[Training]) -> dict[str, Any]:
-    """Return the configuration of trainings that differ in their learning rate, with all rates."""
+    """Return the configuration of trainings that differ only in their learning rate."""
     config = trainings[0].config
     rates = [rate for training in trainings for rate in training.config["optimization"]["lr"]]
     return {**config, "optimization": {**config["optimization"], "lr": [*dict.fromkeys(rates)]}}
@@ -144,7 +144,7 @@ def plan_run(
 ) -> PlannedRun:
     """Plan one run.
 
-    start: a published model to start from, in place of a model that is trained here.
+    start: the published model to start from, None for a model that is trained here.
 
     Raises ValueError: GPUs that cannot share the batch, or an option that the recipe lacks.
     """
@@ -213,12 +213,12 @@ def _training(
 
 
 def _shown(folder: Path) -> str:
-    """Return a folder as it is recorded: of an absolute one only the name."""
+    """Return a folder as configurations record it: an absolute one by its name alone."""
     return folder.name if folder.is_absolute() else folder.as_posix()
 
 
 def _data_elsewhere(run: Run, own: Path) -> Path | None:
-    """Return the folder of a training's data, if not the recipe's folder below data/."""
+    """Return the folder of a training's data; None for the recipe's folder below data/."""
     if run.study and run.study.data:
         return run.study.data
     folder = root_folder("data")

@@ -11,7 +11,7 @@ from yaml import YAMLError
 from fairseq_plugins.papers.tables import Table
 
 BASE = "base"  # the recipe that other rows modify
-_NEAR = 6  # most names like an unknown one that are named
+_NEAR = 6  # most suggestions for an unknown name
 PAPER = "paper"  # in --rows: the rows of the paper
 
 
@@ -20,9 +20,9 @@ def has_file(configs: Path, row: str) -> bool:
     return (configs / "model" / f"{row}.yaml").is_file()
 
 
-@functools.cache  # for as long as compositions are
+@functools.cache  # compositions are cached too, so a changed file counts in a new process alone
 def encoding_of(configs: Path, row: str) -> str | None:
-    """Return the encoding of a row that differs from Base in it alone; None for other rows.
+    """Return the encoding of a row that differs from Base in its encoding alone, else None.
 
     Raises ValueError: its file is no YAML or sets no encoding.
     """
@@ -44,7 +44,7 @@ def encoding_of(configs: Path, row: str) -> str | None:
 
 
 def runnable_rows(configs: Path) -> list[str]:
-    """Return the names of all rows: those with a file, and every encoding as Base with it."""
+    """Return the names of all rows: those with a file, and every encoding in Base's recipe."""
     from fairseq_plugins.encodings import ENCODINGS  # imports torch, which takes seconds
 
     files = {path.stem for path in (configs / "model").glob("*.yaml")}
@@ -66,7 +66,7 @@ def default_rows(table: Table, configs: Path) -> list[str]:
 def check_rows(table: Table, configs: Path, asked: list[str]) -> list[str]:
     """Return the requested rows, each once; the word ``paper`` stands for the rows of the paper.
 
-    Raises ValueError: for an unknown row, with the nearest name.
+    Raises ValueError: a row is unknown; the message has the nearest names.
     """
     runnable = known_rows(table, configs)
     own = [name for name in table.row_names if name in runnable]

@@ -21,7 +21,7 @@ from fairseq_plugins.records.runs import Run
 from fairseq_plugins.squad.folder import VERSIONS
 
 RECIPES = {"v1": "squad_v1", "v2": "squad_v2"}  # by version
-GROUP = "bert_figure7"  # of configs/: by scale the budgets of a part and of a fine-tuning
+GROUP = "bert_figure7"  # folder of configs/: by scale the budgets of a part and of a fine-tuning
 NAMES = {"1.1": "v1", "2.0": "v2"}
 _SCALES = "scale/squad"  # Hydra's group of its sizes
 
@@ -106,9 +106,9 @@ class Squad(Experiment):
             return []
         silent = sum(abs(r["metrics"]["v2_f1"] - unanswerable) < 0.01 for r in results)
         return [
-            f"On v2.0 a model that answers no question at all has an exact match and an F1 of "
+            "On v2.0 a model that answers no question at all reaches an exact match and an F1 of "
             f"{unanswerable:.2f}, the share of questions without an answer; {silent} of the "
-            f"{len(results)} runs have that F1."
+            f"{len(results)} runs have exactly this F1."
         ]
 
 
@@ -151,7 +151,10 @@ SQUAD = Squad(
 
 
 class PretrainingPart(Strict):
-    """Numbers after a part; samples: their length, updates: of all parts so far."""
+    """Scores after a part of the pre-training.
+
+    samples: their length in tokens. updates: of all parts so far.
+    """
 
     samples: Count
     updates: Count
@@ -163,7 +166,7 @@ class PretrainingPart(Strict):
 
 
 class ByPart(Answers):
-    """Numbers after the last part, after the last one with shorter samples, and after each."""
+    """Scores after the last part, after the last one with shorter samples, and after each."""
 
     short_v1_exact: Percent
     short_v1_f1: Percent
@@ -213,7 +216,7 @@ class PretrainingInParts(Squad):
         return super().steps(training, checkpoint, run, gpus)
 
     def measure(self, training: Training, folder: Path) -> Metrics:
-        """Return the sample length, updates and best loss of a part; nothing of a fine-tuning."""
+        """Return the sample length, updates and best loss of a part; {} for a fine-tuning."""
         if training.variant.recipe != self.recipe:
             return {}
         curve = logs.read_validations(folder / "train.log")
@@ -252,26 +255,25 @@ class PretrainingInParts(Squad):
         )
         return [
             f"Pre-trained from scratch in parts, on samples of {by_part} tokens, each part from "
-            "the best checkpoint of the one before; both versions of SQuAD are fine-tuned after "
-            "each. "
-            "Every part begins with a new optimiser and a warm-up of "
-            f"{' / '.join(map(str, warmups))} updates, after which its learning rate stays where "
-            "it is. The paper does not say its schedule; presumably one over all epochs.",
-            "After short samples, positions beyond their length have not been trained.",
+            "the best checkpoint of the one before. After each part the model is fine-tuned on "
+            "both versions of SQuAD. Every part begins with a new optimiser and a warm-up of "
+            f"{' / '.join(map(str, warmups))} updates, after which its learning rate is constant. "
+            "The paper does not state its schedule, presumably one over all epochs.",
+            "After short samples, positions beyond their length are untrained.",
             *super().caption_notes(results),
         ]
 
     def figure_note(self, scale: str) -> str:
         return (
-            "A point for each part of the pre-training, the mean over seeds; the vertical line is "
-            "where samples get as long as they ever are. The paper saw that before it learnable "
-            "sinusoids and relative embeddings are ahead of the learned embedding on both "
-            "versions, and prints no numbers."
+            "A point for each part of the pre-training, mean over seeds; right of the vertical "
+            "line the samples have their full length. The paper observed, without numbers, that "
+            "left of it learnable sinusoids and relative embeddings are better than the learned "
+            "embedding on both versions."
         )
 
 
 def _by_part(parts: Mapping[str, Metrics]) -> Iterator[Metrics]:
-    """Yield the numbers after each part, from the metrics of all trainings by name."""
+    """Yield the scores after each part, from the metrics of all trainings by name."""
     updates = 0
     for name, metrics in parts.items():
         if "samples" not in metrics:
@@ -287,7 +289,7 @@ def _answers(part: Metrics) -> list[str]:
 
 
 def _both(name: str) -> Scale:
-    """Return a scale with the data of pre-training and of SQuAD."""
+    """Return a scale that prepares the data of both pre-training and SQuAD."""
     first, second = BERT_CONTINUED.scales[name], SQUAD.scales[name]
     return Scale(name, (*first.prepare, *second.prepare), second.gpus)
 

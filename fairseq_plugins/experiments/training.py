@@ -18,9 +18,9 @@ from fairseq_plugins.records.recipe import START, hydra_word, trainings_of
 TEACHER = "criterion.teacher"  # option of the criterion that copies hidden states
 FINETUNE = "checkpoint.finetune_from_model"  # fairseq's option for a checkpoint to start from
 # One task per node; fairseq starts a process per GPU. Without the last option the other nodes would
-# wait for one that has ended.
+# wait for a node whose process has ended.
 SRUN = ("srun", "--ntasks-per-node=1", "--kill-on-bad-exit=1")
-# Options of `pe_roberta` that a model has in common with the model that it starts from.
+# Options of `pe_roberta` that must be those of the published model that it starts from.
 SIZES = (
     *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
     *("encoder_normalize_before", "layer_norm_eps", "segments", "max_positions"),
@@ -45,7 +45,7 @@ class PretrainedModel:
 
     checkpoint: relative to the root. weights: their checksum, which identifies the model in
     results; empty if the file is missing. sizes: model options that follow from its weights; empty
-    for those of the recipe. separators: `</s>` between the sentences of a pair.
+    for the recipe's. separators: number of `</s>` between the sentences of a pair.
     """
 
     checkpoint: Path = field(compare=False)
@@ -97,7 +97,7 @@ class PretrainedModel:
         return None
 
     def record(self) -> dict[str, Any]:
-        """Return it as a configuration records it, without absolute paths."""
+        """Return the entry for a recorded configuration, without absolute paths."""
         path = self.checkpoint
         shown = Path(path.name) if path.is_absolute() else path
         sizes = {"sizes": dict(self.sizes)} if self.sizes else {}
@@ -105,7 +105,7 @@ class PretrainedModel:
         return {"checkpoint": shown.as_posix(), "weights": self.weights, **sizes, **separators}
 
     def within(self, tokens: int) -> int:
-        """Return `tokens`, or the model's number of positions if that is smaller."""
+        """Return `tokens`, but at most the number of positions of the model."""
         return min(tokens, int(self.sizes.get("max_positions", tokens)))
 
     @property
@@ -118,7 +118,7 @@ class Variant:
     """One of the trainings that a run consists of.
 
     Attributes:
-        name: of its folder, empty if the run has this training alone.
+        name: of its folder; empty for the run's own folder.
         recipe: name of the Hydra configuration.
         overrides: Hydra overrides.
         kind: shared by trainings that differ in the learning rate alone, which are recorded once.
@@ -146,8 +146,8 @@ def in_stages(
 ) -> list[Variant]:
     """Return a training in stages, each of which starts from the one before.
 
-    names: files of configs/mlm_stage/<scale> for the stages before the last, which is of a `kind`.
-    last, every: Hydra overrides of the last stage, and of all.
+    names: files of configs/mlm_stage/<scale> for the stages before the last. kind: of the last
+    stage. last, every: Hydra overrides of the last stage, and of all.
     """
     stages: list[Variant] = []
     before = None
@@ -208,9 +208,9 @@ class Training:
         return train_command(self.variant.recipe, self.overrides, srun=self.srun)
 
     def starting_from(self, other: "Training", option: str = FINETUNE) -> "Training":
-        """Return the training with the weights of another one's evaluated checkpoint at its start.
+        """Return the training that starts from another one's evaluated checkpoint.
 
-        option: fairseq's, which loads it; a resumed training loads checkpoint_last.pt instead.
+        option: of fairseq, which loads it; a resumed training loads checkpoint_last.pt instead.
         """
         return self._loading([option], other.checkpoint)
 
@@ -225,7 +225,7 @@ class Training:
         return replace(self, overrides=overrides, config=config)
 
     def with_sizes(self, start: PretrainedModel) -> "Training":
-        """Return the training with the model sizes and the pairs' form of the published model."""
+        """Return the training with the sizes and the pair separators of the published model."""
         model = self.config["model"]
         sizes = dict(start.sizes)
         if "max_positions" in sizes and "min_positions" in model:
@@ -241,10 +241,10 @@ class Training:
         return replace(self, overrides=(*self.overrides, *overrides), config=config)
 
     def starting_published(self, start: PretrainedModel, option: str = "") -> "Training":
-        """Return the training with a published model as its start, recorded in its configuration.
+        """Return the training that starts from a published model, with a record of this model.
 
-        It is also the teacher if hidden states are copied. option: fairseq's, which loads it; empty
-        if an earlier stage has loaded it.
+        The model is also the teacher if hidden states are copied. option: of fairseq, which loads
+        it; empty if an earlier stage has loaded it.
         """
         options = [option] if option else []
         if "teacher" in self.config["criterion"]:
