@@ -10,12 +10,11 @@ from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.files import read_object
 from fairseq_plugins.common.root import configs_folder, root_folder
 from fairseq_plugins.experiments import EXPERIMENTS
-from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.papers import PAPERS, TABLES
 from fairseq_plugins.runner import cost_estimates, slurm_submission
-from fairseq_plugins.runner.plan import check_devices, plan
-from fairseq_plugins.runner.preflight import check_jobs, check_ready
+from fairseq_plugins.runner.plan import devices_of, plan
+from fairseq_plugins.runner.preflight import check_ready
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.run_state import is_recorded
 from fairseq_plugins.runner.slurm_job import Job, script
@@ -34,10 +33,7 @@ def plan_paper(root: Path, args: argparse.Namespace) -> list[list[PlannedRun]]:
     for name in PAPERS[args.paper]:
         table = TABLES[name]
         scale = EXPERIMENTS[table.experiment].scales[args.scale]
-        gpus = scale.gpus if args.gpus is None else args.gpus
-        devices = Devices(gpus, srun=args.slurm and gpus > 0 and args.jobs == 1)
-        check_devices(scale, devices)
-        check_jobs(args.jobs, gpus, is_slurm=True)
+        devices = devices_of(scale, args.gpus, args.jobs, is_slurm=args.slurm or args.dry_run)
         own = [row for row in table.row_names if args.rows is None or row in args.rows]
         used |= set(own)
         if not own:

@@ -30,6 +30,7 @@ from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.recipe import SECTIONS, hydra_word
 from fairseq_plugins.records.runs import Run, Study
 
+_MOST_JOBS = 1000
 TENSORBOARD = Path("outputs", "tensorboard")
 
 
@@ -40,6 +41,29 @@ class SkippedCell:
     row: str
     attention: str
     reason: str
+
+
+def devices_of(
+    scale: Scale, gpus: int | None, jobs: int, *, is_slurm: bool, job: int = 0
+) -> Devices:
+    """Return the devices of each run, `gpus` or those of the scale; `jobs` runs are side by side.
+
+    Raises ValueError: an impossible number; the message names the option and the value.
+    """
+    gpus = scale.gpus if gpus is None else gpus
+    # Several runs in a job are processes of one node, as outside Slurm.
+    devices = Devices(gpus, srun=is_slurm and gpus > 0 and jobs == 1, job=job)
+    check_devices(scale, devices)
+    if jobs < 1:
+        raise ValueError(f"`--jobs` must be at least 1, but is {jobs} instead.")
+    if jobs > _MOST_JOBS:
+        raise ValueError(f"`--jobs` must be at most {_MOST_JOBS:,}, but is {jobs} instead.")
+    if is_slurm and jobs > 1 and jobs * gpus > GPUS_PER_NODE:
+        raise ValueError(
+            f"`--jobs` times `--gpus` must be at most the {GPUS_PER_NODE} GPUs of a node with "
+            f"--slurm, but is {jobs} x {gpus} = {jobs * gpus} instead."
+        )
+    return devices
 
 
 def check_devices(scale: Scale, devices: Devices) -> None:

@@ -17,7 +17,6 @@ from fairseq_plugins.runner.run_options import Retention
 from fairseq_plugins.runner.worker_pool import gpu_mismatch, usable_threads
 
 _PROBE_BYTES = 2**20  # more than the results of a call
-_MOST_JOBS = 1000
 
 
 def check_ready(
@@ -74,22 +73,6 @@ def _check_pretraining_data(root: Path, planned: Sequence[PlannedRun]) -> None:
     }
     for (data, before), experiment in pairs.items():
         experiment.check_data(root / data, root / before)
-
-
-def check_jobs(jobs: int, gpus: int, *, is_slurm: bool) -> None:
-    """Check the number of runs at once, each with `gpus` GPUs, in a Slurm job on one node.
-
-    Raises ValueError: naming the option and the value.
-    """
-    if jobs < 1:
-        raise ValueError(f"`--jobs` must be at least 1, but is {jobs} instead.")
-    if jobs > _MOST_JOBS:
-        raise ValueError(f"`--jobs` must be at most {_MOST_JOBS:,}, but is {jobs} instead.")
-    if is_slurm and jobs > 1 and jobs * gpus > GPUS_PER_NODE:
-        raise ValueError(
-            f"`--jobs` times `--gpus` must be at most the {GPUS_PER_NODE} GPUs of a node with "
-            f"--slurm, but is {jobs} x {gpus} = {jobs * gpus} instead."
-        )
 
 
 def check_gpus(jobs: int, gpus: int, available: int) -> None:

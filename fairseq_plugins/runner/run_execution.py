@@ -29,6 +29,7 @@ from fairseq_plugins.runner.launcher import KILLED, Launcher
 from fairseq_plugins.runner.progress import EVALUATING, Progress
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.slurm_job import script
+from fairseq_plugins.runner.worker_pool import share_of_threads
 
 UNWRITTEN = "result.json"  # in a run's folder: a result that could not be written below results/
 HARDWARE = "hardware"  # in the journal: of a job that only trained
@@ -55,7 +56,6 @@ class RunContext:
         root: folder of results and checkpoints.
         interruption: checked wherever a run can stop.
         commit, sources: of the running code.
-        threads: of the commands, if not those of this process.
         failed_starts: errors of runs that others start from; no worker tries these again.
     """
 
@@ -66,7 +66,6 @@ class RunContext:
     options: RunOptions
     commit: str
     sources: str
-    threads: int | None = None
     failed_starts: dict[Run, RunFailed] = field(default_factory=dict)
 
     @property
@@ -126,7 +125,9 @@ class RunExecution:
         self.journal.write()
 
     def _hardware(self) -> dict[str, Any]:
-        return provenance.hardware(self.planned.devices.gpus, self.context.threads)
+        jobs = self.context.options.jobs  # side by side; a single run has this process's threads
+        threads = share_of_threads(jobs) if jobs > 1 else None
+        return provenance.hardware(self.planned.devices.gpus, threads)
 
     def complete(self) -> Result:
         """Run and measure all trainings; return the result."""

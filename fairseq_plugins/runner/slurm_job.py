@@ -61,7 +61,6 @@ class Job:
     folder: Path
     words: tuple[str, ...]
     gpus: int = 0
-    cpus: int = 1
     runs: tuple[Run, ...] = ()
     after: tuple[str, ...] = ()
     finally_after: tuple[str, ...] = ()
@@ -110,7 +109,7 @@ class Job:
             return [
                 "--nodes=1",
                 "--ntasks-per-node=1",
-                f"--cpus-per-task={self.cpus}",
+                f"--cpus-per-task={max(1, len(self.runs))}",
                 *([] if is_set else [f"--mem-per-cpu={requested_mib(self.runs)}M"]),
             ]
         return [
@@ -198,7 +197,7 @@ def jobs_of(
         *filter(None, [again]),
     )
     name = name_of(runs[0], f"and-{count - 1}-more" if count > 1 else "")
-    job = Job(name, runs[0].folder.parent, words, gpus * count, count, runs)
+    job = Job(name, runs[0].folder.parent, words, gpus * count, runs)
     if again or count > 1 or not _evaluates_apart(planned[0]):
         return [job]
     training = replace(job, words=(*words, "--stage", "train"))

@@ -20,7 +20,7 @@ from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.recipe import COMPOSITION_ERRORS, in_a_line
 from fairseq_plugins.report.page import Report
 from fairseq_plugins.runner import phase_times, preflight, run_state, slurm_submission, table_run
-from fairseq_plugins.runner.plan import check_devices, check_study, plan, tracked
+from fairseq_plugins.runner.plan import check_study, devices_of, plan, tracked
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.studies import check_own_data, requested_study, study_options
 
@@ -125,18 +125,13 @@ def _plan(
 
 def _devices(args: argparse.Namespace, scale: Scale) -> Devices:
     """Return the devices of each run; ValueError for impossible GPUs or runs at once."""
-    gpus = scale.gpus if args.gpus is None else args.gpus
-    jobs, is_slurm = args.jobs or 1, args.slurm or args.srun
+    jobs, is_slurm = 1 if args.jobs is None else args.jobs, args.slurm or args.srun
     number = int(os.environ.get("SLURM_JOB_ID", 0)) if args.srun else 0
-    # Several runs in a job are processes of one node, as outside Slurm.
-    devices = Devices(gpus, srun=is_slurm and gpus > 0 and jobs == 1, job=number)
-    check_devices(scale, devices)
-    if args.jobs is not None:
-        preflight.check_jobs(args.jobs, gpus, is_slurm=is_slurm)
+    devices = devices_of(scale, args.gpus, jobs, is_slurm=is_slurm, job=number)
     if args.srun and not args.dry_run:
         only_measures = args.stage not in ("all", "train")
         available = torch.cuda.device_count()
-        preflight.check_node(gpus * jobs, available, only_measures=only_measures)
+        preflight.check_node(devices.gpus * jobs, available, only_measures=only_measures)
     return devices
 
 

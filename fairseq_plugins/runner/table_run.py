@@ -27,7 +27,7 @@ from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.run_state import is_recorded, shortened
 from fairseq_plugins.runner.slurm_job import Job
 from fairseq_plugins.runner.table_runner import TableRunner
-from fairseq_plugins.runner.worker_pool import environments, share_of_threads, side_by_side
+from fairseq_plugins.runner.worker_pool import environments, side_by_side
 
 
 def dry_run(
@@ -111,7 +111,6 @@ def start_workers(
     gpus, jobs = max((one.devices.gpus for one in planned), default=0), options.jobs
     # Read before training, since files may change meanwhile.
     commit, sources = provenance.commit(root), provenance.sources(root)
-    threads = share_of_threads(jobs) if jobs > 1 else None
     with (
         interruption.on_signals(),
         nullcontext([launcher] * jobs)
@@ -121,9 +120,7 @@ def start_workers(
     ):
         warn_of_changes(root, commit, progress.say)
         warn_of_other_data(root, planned, progress.say)
-        context = RunContext(
-            root, launchers[0], progress, interruption, options, commit, sources, threads
-        )
+        context = RunContext(root, launchers[0], progress, interruption, options, commit, sources)
         yield [TableRunner(replace(context, launcher=launch)) for launch in launchers]
 
 

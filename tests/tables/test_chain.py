@@ -199,7 +199,7 @@ def test_what_would_end_at_the_signal_is_not_sent_it(place, cluster):
 
 
 def test_jobs_on_a_cpu_ask_for_memory_unless_the_user_does(place, monkeypatch):
-    job = Job("a", place, ("true",), cpus=3)
+    job = Job("a", place, ("true",))
     assert f"--mem-per-cpu={DEFAULT_MIB}M" in job.sbatch({})
     assert not any(word.startswith("--mem") for word in replace(job, gpus=1).sbatch({}))
     monkeypatch.setenv("SBATCH_MEM_PER_NODE", "9G")
