@@ -18,21 +18,21 @@ LEARNED = "learned"
 START_COSINE = Column("start_cosine", "cosine to the published model", True, 3)
 VANILLA = ("vanilla",)
 PRETRAINED = (
-    "Pre-training: as in the paper, all rows start from one model with a learned embedding, in "
-    "which the position encoding is replaced by the row's before it is trained on. Rows with a "
-    "learned embedding (`learned`, its combinations, `base` and what stands beside Base's "
-    "embedding, as `rope` and `lrpe_type1`) keep that of the model. The paper's model is published "
-    "BERT; here it is trained from scratch on the same text (`scripts/bert_start.sh`), and where "
-    "its samples are shorter, its later positions have not been trained."
+    "Pre-training: as in the paper, all rows start from one model with a learned embedding, whose "
+    "position encoding is replaced by that of the row before training continues. Rows that have a "
+    "learned embedding (`learned` and its combinations, `base` and encodings beside Base's "
+    "embedding, such as `rope` and `lrpe_type1`) keep the model's. The paper starts from published "
+    "BERT; here the model is trained from scratch on the same text (`scripts/bert_start.sh`), and "
+    "positions beyond the length of its samples are untrained."
 )
 WORDS_ALONE = (
-    "The paper's models also learn to tell the next sentence from another one (Appendix E); here "
-    "pre-training is masked words alone, as RoBERTa's."
+    "The paper's models are also pre-trained on next-sentence prediction (Appendix E); here, as "
+    "for RoBERTa, pre-training is masked language modelling alone."
 )
 MORE_PIECES = (
     "The paper's models have about 110 million parameters, those of scale `paper` 124.7 million: "
-    "RoBERTa's 50,265 pieces are 19,743 more than BERT's, and with BERT's there would be 109.5 "
-    "million."
+    "RoBERTa's vocabulary of 50,265 pieces is larger than BERT's by 19,743; with BERT's they would "
+    "have 109.5 million."
 )
 BEYOND = {"linear": "Linear attention, beyond the paper"}
 
@@ -57,7 +57,7 @@ _LABELS = {
 BERT_START_TABLE = Table(
     name="bert_start",
     source=f"{PAPER}, Section 4, start",
-    title="the model that all rows start from, which stands for published BERT",
+    title="loss of the model that all rows start from, a substitute for published BERT",
     experiment="bert_start",
     columns=MASKED,
     rows=(Row(LEARNED, _LABELS[LEARNED], "", {}),),
@@ -69,7 +69,7 @@ BERT_START_TABLE = Table(
 BERT_CONTINUED_TABLE = Table(
     name="bert_continued",
     source=f"{PAPER}, Section 4, continued training",
-    title="the models before they are fine-tuned",
+    title="loss of the models before they are fine-tuned",
     experiment="bert_continued",
     columns=MASKED,
     rows=tuple(Row(name, label, "", {}) for name, label in _LABELS.items()),
@@ -81,13 +81,13 @@ BERT_CONTINUED_TABLE = Table(
     may_start_published=True,
 )
 
-# At scale `published` the learned embedding of the start also runs drawn anew: the difference to
-# `learned` is what the way back costs.
+# At scale `published` one row draws the learned embedding of the published model anew: its
+# difference from `learned` is the cost of replacing an encoding.
 CONTROLS = {"learned_anew": Control(LEARNED, ("model.init_encoding=new",))}
 BERT_ADAPTED_TABLE = Table(
     name="bert_adapted",
     source=f"{PAPER}, Section 4, published start",
-    title="how near the models of scale `published` come to their start before they are fine-tuned",
+    title="similarity of the models of scale `published` to the published model before fine-tuning",
     experiment="bert_adapted",
     columns=NEARNESS,
     rank="cosine",
@@ -140,11 +140,12 @@ BERT_PROPERTIES_TABLE = Table(
     controls=CONTROLS,
     figures=(Figure("attention", f"{PAPER}, Figure 2"),),
     notes=(
-        "Direction balance is balanced at 1, and above 1 where more weight is on what precedes; it "
-        "is over offsets up to 20, as the paper's.",
+        "A direction balance of 1 is balanced; above 1, preceding tokens have more weight. As in "
+        "the paper, it covers offsets up to 20.",
         "Without positions (`none`) all words of a sentence have the same weight up to rounding. "
-        "Here equal weights are in order, as in the paper's formula, and no variance has no ratio "
-        "(`-`); the paper's 0.5430, 0.1393 and 0.9939 presumably come from the last digits.",
+        "Here equal weights count as monotone, as in the paper's formula, and a ratio of zero "
+        "variances is undefined (`-`); the paper's 0.5430, 0.1393 and 0.9939 presumably come from "
+        "rounding errors.",
     ),
     trained_start=(PRETRAINED, WORDS_ALONE),
     may_start_published=True,
@@ -204,7 +205,7 @@ _SQUAD = (
 )
 _NO_V2 = (
     "SQuAD v2.0 cannot be tested at this scale: the unchanged model reached an exact match of 52.7 "
-    "in a trial, where answering nothing has 50.7 (docs/experiments.md)."
+    "in a trial, and a model that answers nothing has 50.7 (docs/experiments.md)."
 )
 BERT_SQUAD_TABLE = Table(
     name="bert_table4",
@@ -214,7 +215,7 @@ BERT_SQUAD_TABLE = Table(
     columns=_SQUAD,
     derived=(START_COSINE,),
     controls=CONTROLS,
-    rank="v1_exact",  # in F1 no model of scale mini is above a floor
+    rank="v1_exact",  # in F1 no model of scale mini beats the baselines
     rows=read_rows(
         """
         none                                 36.47±0.19 24.24±0.33  50.48±0.12 49.30±0.14
@@ -258,8 +259,8 @@ MEDIUM_ROWS = (
 BERT_MEDIUM_TABLE = Table(
     name="bert_figure7",
     source=f"{PAPER}, Figure 7",
-    title="F1 on the development sets of SQuAD, with BERT-medium pre-trained from scratch on short "
-    "samples alone, and then on long ones",
+    title="F1 on the development sets of SQuAD of BERT-medium, pre-trained from scratch on short "
+    "samples, then on long ones",
     experiment="bert_medium",
     columns=(
         Column("short_v1_f1", "F1, v1.1, after short samples", higher_is_better=True),

@@ -15,7 +15,7 @@ from fairseq_plugins.papers.claims import Claim, Comparison, Side, Unjudged
 from fairseq_plugins.papers.tables import AVERAGE
 
 _BOTH = tuple(name for name in ROWS if name not in (*ABSOLUTE, *RELATIVE))
-_DEVIATION = 0.71  # the largest one that the paper prints of GLUE's mean
+_DEVIATION = 0.71  # the largest standard deviation that the paper prints for GLUE's mean
 
 
 def _squad(
@@ -31,7 +31,7 @@ def _squad(
     note: str = "",
     mismatch: str = "",
 ) -> list[Claim]:
-    """Make a claim for each version of SQuAD; `mismatch` is of v2.0 alone."""
+    """Make a claim for each version of SQuAD; `mismatch` belongs to v2.0 alone."""
     return [
         Claim(
             f"{metric[:2]}-{name}",
@@ -104,7 +104,7 @@ BERT_CLAIMS = (
         "without positions it is lower than with the learned embedding",
         ("learned",),
         ("none",),
-        note="The paper says dramatically.",
+        note='The paper says "dramatically".',
     ),
     _glue(
         "none",
@@ -120,7 +120,7 @@ BERT_CLAIMS = (
         (*RELATIVE, *_BOTH),
         "below",
         of_most=True,
-        note="The paper says nearly all; judged is more than half.",
+        note='The paper says "nearly all"; more than half is judged.',
     ),
     *_squad(
         "relative-absolute",
@@ -136,7 +136,7 @@ BERT_CLAIMS = (
         SINUSOIDS,
         "below",
         of_every=True,
-        mismatch="By its Table 4 fixed sinusoids have 72.75 and the learned embedding 73.07.",
+        mismatch="In its Table 4 fixed sinusoids have 72.75 and the learned embedding 73.07.",
     ),
     _glue(
         "learned-sinusoids",
@@ -152,8 +152,8 @@ BERT_CLAIMS = (
         others("learned"),
         by=-_DEVIATION,
         of_every=True,
-        note="The paper says that none is notably better; the margin is the largest deviation that "
-        "it prints of this mean.",
+        note='The paper says that none is "notably" better; the threshold is the largest standard '
+        "deviation that it prints for this mean.",
     ),
     *_squad(
         "both-absolute",
@@ -169,7 +169,7 @@ BERT_CLAIMS = (
         "SQuAD v1.1, exact match: on average an absolute and a relative embedding together are "
         "better than the relative one alone",
         Comparison("bert_table4", "v1_exact", "vanilla", _BOTH, RELATIVE, "above"),
-        mismatch="Their means are 83.22 and 83.37; the paper says in some cases.",
+        mismatch='Their means are 83.22 and 83.37; the paper says "in some cases".',
     ),
     *_squad(
         "best-both",
@@ -220,25 +220,27 @@ BERT_UNJUDGED = (
         PAPER,
         "Sections 4.1 and 4.2.1, Appendices A.3, C, D, G, H, I and J",
         "what the paper sees in Figures 1, 2, 4 to 6 and 8 to 11",
-        "of one model each, without an interval; each figure's page compares it with the numbers",
+        "each figure shows one model, without an interval; its page compares the paper's words "
+        "with the numbers",
     ),
     Unjudged(
         PAPER,
         "Section 4.2.2",
         "all embeddings are more monotone within 20 offsets and more translation invariant than "
         "BERT without positions",
-        "without positions all words have the same weight here, and no variance has no ratio",
+        "without positions all words have equal weights here, and ratios of zero variances are "
+        "undefined",
     ),
     Unjudged(
         PAPER,
         "Section 5.1",
         "positions are more important in SQuAD than in GLUE",
-        "points of different metrics do not compare; what either loses is judged",
+        "points of different metrics cannot be compared; the loss of each is judged instead",
     ),
     Unjudged(
         PAPER,
         "Section 5.1, Appendix H",
         "an absolute and a relative embedding together do not always help in GLUE",
-        "no number says how often; the page of Table 3 has every combination",
+        "the paper does not say how often; the page of Table 3 has every combination",
     ),
 )

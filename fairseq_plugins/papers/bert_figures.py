@@ -7,14 +7,14 @@ from fairseq_plugins.papers.bert import BERT_CONTINUED_TABLE, BERT_START_TABLE, 
 
 @dataclass(frozen=True)
 class Model:
-    """The model of a row, of the first seed that is trained, or several of its checkpoints.
+    """The trained model of a row in a figure, with the lowest seed that has a checkpoint.
 
     Attributes:
         table, row: of the run.
         label: of the panel.
-        parts: pattern for the folders of several trainings of the run, a panel each.
-        study: suffix of a study's name, after the scale's, whose settings keep checkpoints during
-            training; some of them get a panel each.
+        parts: pattern for folders of trainings of the run, which get a panel each.
+        study: suffix after the scale in the name of a study whose settings keep checkpoints during
+            training, some of which get a panel each.
         settings: of that study.
     """
 

@@ -1,6 +1,6 @@
-"""Claims of "On Position Embeddings in BERT" (Wang et al. 2021) about the properties of attention.
+"""Claims of "On Position Embeddings in BERT" (Wang et al. 2021) about properties of attention.
 
-And about how they correlate with performance.
+Some are about the properties themselves, others about their correlation with performance.
 """
 
 from fairseq_plugins.papers.bert import PAPER
@@ -16,7 +16,7 @@ _LEARNABLE_RPE = tuple(name for name in ROWS if "learnable_sinusoidal_rpe" in na
 # F1 rewards long answers without any understanding.
 EXACT = {"v1_exact": "SQuAD v1.1", "v2_exact": "SQuAD v2.0"}
 COLA = (
-    "The paper's means have CoLA, those of `published` do not, since some of its rows have no "
+    "The paper's means include CoLA, those of `published` do not, since some rows there have no "
     "number for it."
 )
 
@@ -69,8 +69,9 @@ def _correlation(
 
 _GLUE_MEAN = ("bert_table3", AVERAGE)
 _BALANCE = (
-    "The paper says violating direction balance, which is met at 1. Its numbers are of the ratio, "
-    "and all of its rows are above 1, where that is the same, as here at `published`."
+    "The paper speaks of violating direction balance, which holds at 1. Its numbers are of the "
+    "ratio itself; all of its rows are above 1, where a larger ratio is a larger violation, and so "
+    "are those at `published` here."
 )
 _SIGNS: tuple[tuple[str, str, Side, str], ...] = (
     ("monotonicity_20", "violate local monotonicity more", "below", ""),
@@ -123,8 +124,8 @@ BERT_PROPERTY_CLAIMS = (
         ("learnable_sinusoidal",),
         ("learned", "sinusoidal"),
         of_every=True,
-        note="The paper says of all three properties; without [CLS] its numbers have the learned "
-        "embedding ahead.",
+        note="The paper says so of all three properties; without [CLS] the learned embedding is "
+        "ahead in its numbers.",
     ),
     _property(
         "monotone-relative",
@@ -144,7 +145,7 @@ BERT_PROPERTY_CLAIMS = (
         "above",
         of_every=True,
         place="Introduction, Table 2",
-        mismatch="By its Table 2 learnable sinusoids have 0.0237 and the learned embedding 0.0208.",
+        mismatch="In its Table 2 learnable sinusoids have 0.0237 and the learned embedding 0.0208.",
     ),
     _property(
         "monotone-learnable",
@@ -154,7 +155,7 @@ BERT_PROPERTY_CLAIMS = (
         ("learnable_sinusoidal",),
         ("learned", "sinusoidal"),
         of_every=True,
-        note="Within 20 offsets the paper's numbers have them last.",
+        note="Within 20 offsets they are last in the paper's numbers.",
     ),
     _property(
         "symmetry-learnable",

@@ -18,8 +18,8 @@ class Comparison:
         claimed: whether `first` is above or below `second`.
         by: minimum difference; a negative one allows so much on the other side.
         relative: whether differences are in per cent.
-        of_every: whether it is claimed for each row of `second`, not for their mean.
-        of_most: whether it is claimed for more than half of the rows of `second`.
+        of_every: whether the claim is about each row of `second`, not about their mean.
+        of_most: whether the claim is about more than half of the rows of `second`.
         second_attention: of `second`, if not that of `first`.
         second_metric: of `second`, if not that of `first`.
     """
@@ -39,7 +39,7 @@ class Comparison:
 
     @property
     def numbers(self) -> list[Number]:
-        """The numbers that decide the claim, those of `first` first; so of every evidence."""
+        """The numbers that decide the claim, those of `first` before those of `second`."""
         metric = self.second_metric or self.metric
         attention = self.second_attention or self.attention
         first = [(self.table, self.metric, self.attention, row) for row in self.first]
@@ -50,7 +50,7 @@ class Comparison:
 class Correlation:
     """The claim that two metrics correlate positively (`above`) or negatively (`below`).
 
-    of, with_: table and metric of each. rows: to correlate over, as far as both tables have them.
+    of, with_: table and metric of each. rows: to correlate over, those that both tables have.
     """
 
     of: tuple[str, str]
@@ -66,9 +66,9 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Speed:
-    """The claim that rows train at least so fast on average, relative to Base (Table 9).
+    """The claim that rows train on average at least at a speed relative to Base (Table 9).
 
-    printed: the paper's number.
+    at_least: that speed. printed: the paper's number.
     """
 
     attention: str
@@ -83,7 +83,10 @@ class Speed:
 
 @dataclass(frozen=True)
 class Floor:
-    """The claim that a row is above or below a trivial baseline, by its name on the pages."""
+    """The claim that a row is above or below a trivial baseline.
+
+    floor: name of the baseline on pages.
+    """
 
     table: str
     metric: str
@@ -135,7 +138,7 @@ class Claim:
         name: unique.
         place: section, table or figure.
         text: the claim, paraphrased.
-        mismatch: how the paper's own numbers contradict it; empty if they do not.
+        mismatch: how the paper's own numbers contradict the claim; empty if they do not.
         note: further remarks for the reader.
     """
 

@@ -33,7 +33,7 @@ DUAL_CLAIMS = (
         PAPER,
         "added_sinusoids_have_no_sum",
         "Appendix E",
-        "of the sum of both (ASPE), unlike SPE, no one formula has the vector of a sum of two "
-        "positions at all lengths",
+        "for the sum of both (ASPE), unlike for SPE, no single formula gives the vector of a sum "
+        "of two positions at all lengths",
     ),
 )

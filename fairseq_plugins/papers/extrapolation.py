@@ -1,10 +1,10 @@
-"""Tables of this project on lengths: extrapolation, and BLEU by the length of the source."""
+"""Tables that are no paper's: perplexity beyond the training length, BLEU by source length."""
 
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_4, TABLE_8
 from fairseq_plugins.papers.tables import Adapted, Column, Figure, Row, Table
 
 FACTORS = (1, 2, 4, 8)  # lengths of the columns, in multiples of the training length
-GOES_ON = 5.0  # a perplexity that rises by at most so many per cent counts as extrapolating
+EXTRAPOLATES = 5.0  # per cent by which the perplexity of an encoding that extrapolates may rise
 SLIDING = "_sliding"  # suffix of the metrics in sliding windows
 # Trained models whose positions are scaled at evaluation by the length over the training length
 # (Dynamic Scaling: YaRN, Section 3.3), or whose position table is extended.
@@ -25,7 +25,7 @@ def length_metric(factor: int) -> str:
 
 
 def bleu_metric(bucket: str) -> str:
-    """Return the metric of BLEU of sentences by the words of their source, as 11-20 or 51+."""
+    """Return the metric of BLEU of sentences whose source has so many words, as 11-20 or 51+."""
     return f"bleu_{bucket.replace('-', '_').replace('+', '_more')}"
 
 
@@ -34,7 +34,7 @@ _COLUMNS = tuple(Column(length_metric(factor), f"PPL at {factor}x") for factor i
 
 
 def _rows(table: Table) -> tuple[Row, ...]:
-    """Return the rows of a table without published numbers."""
+    """Return the rows of a table, without the published numbers."""
     return tuple(Row(row.name, row.label, row.group, {}) for row in table.rows)
 
 
@@ -42,70 +42,69 @@ def _rows(table: Table) -> tuple[Row, ...]:
 _SAW = (
     (
         "ALiBi (Press et al. 2022)",
-        "trained on 1,024 tokens it has at 2,048 the perplexity of sinusoids trained on 2,048; "
-        "sinusoids fail soon beyond the training, rotary embeddings later, T5's bias later still.",
+        "trained on 1,024 tokens, it has at 2,048 tokens the perplexity of sinusoids that are "
+        "trained on 2,048. Sinusoids fail soon beyond the training length, rotary embeddings "
+        "later, and T5's bias later still.",
     ),
     (
         "KERPLE (Chi et al. 2022)",
-        "kernels of the distance go on beyond the training; the logarithmic one extrapolates very "
-        "well on three corpora.",
+        "its kernels of the distance extrapolate, the logarithmic one very well on three corpora.",
     ),
     (
         "Sandwich (Chi et al. 2022)",
-        "ALiBi goes on since it acts like a window that is no wider than the training; Sandwich, "
-        "without parameters either, makes use of what is further away.",
+        "ALiBi extrapolates since it acts like a window no wider than the training length; "
+        "Sandwich, which has no parameters either, also uses tokens that are farther away.",
     ),
     (
         "FIRE (Li et al. 2024)",
-        "it can represent T5's bias, ALiBi and KERPLE, and goes on to longer contexts better than "
-        "these.",
+        "it can represent T5's bias, ALiBi and KERPLE, and extrapolates better than these.",
     ),
     (
         "CoPE (Golovneva et al. 2024)",
-        "positions that are counted by the content go on to longer contexts better than absolute "
-        "and relative embeddings of tokens.",
+        "positions that are counted by content extrapolate better than absolute and relative "
+        "embeddings of token positions.",
     ),
     (
         "YaRN (Peng et al. 2023)",
-        "RoPE fails beyond the length of its training; its stretched variants go on, YaRN best, "
+        "RoPE fails beyond the training length. Its stretched variants extrapolate, YaRN best, "
         "mostly after some training on longer texts, which is not done here.",
     ),
     (
         "Randomised positions (Ruoss et al. 2023)",
-        "on algorithmic tasks, not on texts, encodings reach lengths that they were not trained "
-        "on, with 12.0 % more accuracy on average.",
+        "on algorithmic tasks, not on texts, they extrapolate with 12.0 % more accuracy on average "
+        "than other encodings.",
     ),
     (
         "The survey (Su 2021)",
-        "a learned table ends with its training, unless it is decomposed hierarchically; sinusoids "
-        "can be expected to go on to some degree, and recursive encodings well.",
+        "a learned table ends at the training length, unless it is decomposed hierarchically. "
+        "Sinusoids can be expected to extrapolate to some degree, and recursive encodings well.",
     ),
 )
 # The papers above measured causal models.
 _SAW_OF_MASKED = (
     (
         "The papers that are implemented here",
-        "none measured the loss of masked models beyond the length of their training; what is "
-        "nearest to it follows.",
+        "none measured the loss of masked models beyond the training length. The closest "
+        "observations follow.",
     ),
     (
         "On Position Embeddings in BERT (Wang et al. 2021), Appendix F",
         "not the loss but SQuAD, whose passages are longer than the 128 tokens of the "
-        "pre-training: learnable sinusoidal embeddings and relative ones answer better there than "
-        "fully learned ones, whose vectors beyond 128 are drawn and then fine-tuned.",
+        "pre-training: learnable sinusoidal embeddings and relative ones are better there than "
+        "fully learned ones, whose vectors beyond 128 are trained in fine-tuning alone.",
     ),
-    ("LRPE (Qin et al. 2023)", "masked models at the length of their training alone (Table 8)."),
+    ("LRPE (Qin et al. 2023)", "masked models at the training length alone (Table 8)."),
     (
         "The survey (Su 2021)",
-        "it measures nothing; a BERT with a learned table ends with its training, unless the "
-        "table is decomposed hierarchically.",
+        "no measurement; the learned table of a BERT ends at the training length, unless it is "
+        "decomposed hierarchically.",
     ),
 )
 
 EXTRAPOLATION = Table(
     name="extrapolation",
     source="Beyond the training length",
-    title="perplexity of Table 2's language models at multiples of the length of their training",
+    title="perplexity of Table 2's language models at multiples of their training length",
     experiment="extrapolation",
     columns=_COLUMNS,
     rows=_rows(TABLE_2),
@@ -119,8 +118,7 @@ EXTRAPOLATION = Table(
 MASKED_EXTRAPOLATION = Table(
     name="extrapolation_masked",
     source="Beyond the training length, masked models",
-    title="perplexity of Table 8's masked language models at multiples of the length of their "
-    "training",
+    title="perplexity of Table 8's masked language models at multiples of their training length",
     experiment="masked_extrapolation",
     columns=_COLUMNS,
     rows=_rows(TABLE_8),
@@ -135,7 +133,8 @@ MASKED_EXTRAPOLATION = Table(
 TRANSLATION_LENGTHS = Table(
     name="translation_lengths",
     source="BLEU by the length of the source",
-    title="BLEU of Table 4's translation models on test sentences by the words of their source",
+    title="BLEU of Table 4's translation models on test sentences, by the number of words of their "
+    "source",
     experiment="translation_lengths",
     columns=(
         Column("test_bleu", "BLEU (all)", higher_is_better=True),

@@ -1,4 +1,4 @@
-"""Comparison of denominators of linear attention, an experiment of this project."""
+"""Comparison of denominators of linear attention, which is no paper's table."""
 
 from fairseq_plugins.papers.lrpe import PERPLEXITIES, TABLE_2
 from fairseq_plugins.papers.tables import Figure, Row, Table
@@ -14,10 +14,10 @@ OUTPUT_NORMS = {"layer_norm": "layer norm of the output", "rms_norm": "RMS norm 
 FLOOR_SWEEP = Table(
     name="floor_sweep",
     source="The denominators of linear attention",
-    title="perplexity of Table 2's linear attention with other floors under its denominators, in "
-    "shares of the largest value that one can have, with the denominator of un-encoded features "
-    "(plain), with max(denominator, 0.000001) as in the LRPE authors' code of 2022 (clamped), and "
-    "with a norm of the output in place of a denominator, as in their code since January 2023",
+    title="perplexity of Table 2's language models with linear attention whose denominator is at "
+    "least a share of its maximum (floor), is that of un-encoded features (plain), is "
+    "max(denominator, 0.000001) as in the LRPE authors' code of 2022 (clamped), or is replaced by "
+    "a norm of the output as in their code since January 2023",
     experiment="floor_sweep",
     columns=PERPLEXITIES,
     rows=tuple(Row(row.name, row.label, "", {}) for row in TABLE_2.rows if "linear" in row.paper),
@@ -28,7 +28,7 @@ FLOOR_SWEEP = Table(
         CLAMPED: "clamped denominator",
         **OUTPUT_NORMS,
     },
-    reference_attentions=(CLAMPED, "layer_norm"),  # that of Table 2, and the authors' of today
+    reference_attentions=(CLAMPED, "layer_norm"),  # that of Table 2, and of the authors' last code
     seeds=(1, 2, 3),
     reference="rope",
     figures=(Figure("settings"),),

@@ -4,7 +4,7 @@ from fairseq_plugins.papers.tables import AVERAGE, Column, Figure, Row, Table, r
 
 PERPLEXITIES = (Column("valid_ppl", "PPL (valid)"), Column("test_ppl", "PPL (test)"))
 MASKED = (Column("valid_loss", "loss (valid)"), Column("valid_ppl", "PPL (valid)"))
-# Derived from the curves of runs, for claims on convergence.
+# Derived from the curves of runs, for claims about convergence.
 UPDATES_TO_REFERENCE = Column("updates_to_reference", "updates to Base's lowest loss", digits=0)
 LAST_TRAIN_LOSS = Column("last_train_loss", "training loss, last logged")
 BLEU = (
@@ -99,7 +99,8 @@ NEARNESS = (
 LRPE_ADAPTED_TABLE = Table(
     name="lrpe_adapted",
     source="LRPE, Section 4.2, published start",
-    title="how near the models that Table 3 fine-tunes at scale `published` come to their start",
+    title="similarity to the published model of the models that Table 3 fine-tunes at scale "
+    "`published`",
     experiment="lrpe_adapted",
     columns=NEARNESS,
     rank="cosine",
@@ -163,7 +164,7 @@ TABLE_5 = Table(
 TABLE_8 = Table(
     name="table8",
     source="LRPE, Table 8",
-    title="masked language model (RoBERTa) pre-trained on WikiText-103",
+    title="loss and perplexity of the masked language model (RoBERTa) on WikiText-103",
     experiment="mlm",
     columns=MASKED,
     rows=read_rows(

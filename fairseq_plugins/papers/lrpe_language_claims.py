@@ -9,13 +9,13 @@ TYPES = tuple(f"lrpe_type{number}" for number in range(1, 9))
 PERMUTATION_CORES = ("lrpe_type4", "lrpe_type7", "per")
 _LEARNED = ("lrpe_type2", "lrpe_type3", "lrpe_type6")
 _FIXED = ("lrpe_type1", "lrpe_type5")
-_MORE_SEEDS = "At `mini` seeds were added to decide it: the interval is somewhat too narrow."
+_MORE_SEEDS = "At `mini` seeds were added to decide it, so the interval is somewhat too narrow."
 _ADDED = {"vanilla": _MORE_SEEDS}
 _RESTS = {"linear": "Section 4.2", "vanilla": "Section 4.3"}
 
 
 def others(table: Table, attention: str, *without: str) -> tuple[str, ...]:
-    """Return the rows that the paper prints under an attention, except for some."""
+    """Return the rows with printed numbers under an attention, except for some."""
     return tuple(r.name for r in table.rows if attention in r.paper and r.name not in without)
 
 
@@ -118,7 +118,7 @@ def _masked_language_model(attention: str) -> list[Claim]:
                 "below",
                 of_every=True,
             ),
-            note="The paper says in all metrics; loss and perplexity have one order.",
+            note='The paper says "in all evaluation metrics"; loss and perplexity give one order.',
         ),
         Claim(
             f"mlm-{attention}-type2-faster",
@@ -135,8 +135,9 @@ def _masked_language_model(attention: str) -> list[Claim]:
                 "below",
                 of_every=True,
             ),
-            note="Counted in the last stage of training, where Base reaches it at its best "
-            "validation; at the first validation or between two of them. SPE never reaches it.",
+            note="Updates are counted in the last stage of training, up to the first validation or "
+            "the interpolated point between two of them where the loss is as low as Base's lowest. "
+            "SPE never reaches it.",
         ),
     ]
 
@@ -158,7 +159,7 @@ def _margin(metric: str, name: str) -> Claim:
             by=20.0,
             relative=True,
         ),
-        note="The paper says to a large margin; the 20 % are this project's.",
+        note='The paper says "to a large margin"; the threshold of 20 % is this project\'s.',
     )
 
 
@@ -170,12 +171,17 @@ def _most_types(attention: str) -> Claim:
         f"{_RESTS[attention]}, Table 2",
         f"{attention} attention, language model: Base has a higher perplexity than most types",
         Comparison("table2", "test_ppl", attention, ("base",), TYPES, "above", of_most=True),
-        mismatch="By its Table 2 four of the eight have (1, 2, 3 and 6)." if is_linear else "",
+        mismatch="In its Table 2 four of the eight types have a lower one (1, 2, 3 and 6)."
+        if is_linear
+        else "",
     )
 
 
 def _gain(row: str, label: str, by: float, note: str = "") -> Claim:
-    """`by`: per cent of the other's perplexity, the paper's word rounded down."""
+    """Return a claim on the gain over a row.
+
+    by: per cent of that row's perplexity, the paper's number rounded down.
+    """
     return Claim(
         f"mlm-linear-type2-gain-{row}",
         PAPER,
@@ -220,8 +226,7 @@ LANGUAGE_MODEL_CLAIMS = (
             by=-1.0,
             relative=True,
         ),
-        note="The paper says comparable, with minor difference; the 1 % is this project's. "
-        + _MORE_SEEDS,
+        note='The paper says "comparable"; the threshold of 1 % is this project\'s. ' + _MORE_SEEDS,
     ),
     Claim(
         "lm-linear-type2-rope-valid",
@@ -274,12 +279,12 @@ LANGUAGE_MODEL_CLAIMS = (
         "lm-vanilla-permutation-cores",
         PAPER,
         "Table 2",
-        "vanilla attention, language model: on average what permutes features by position (types "
-        "4, 7, PER) is worse than Base",
+        "vanilla attention, language model: on average the encodings that permute features by "
+        "position (types 4, 7, PER) are worse than Base",
         _perplexity("vanilla", PERMUTATION_CORES, ("base",), "above"),
     ),
     *(claim for attention in ATTENTIONS for claim in _masked_language_model(attention)),
-    _gain("rope", "RoPE", 9.0, "Said to be nearly 10 %; printed 4.22 against 4.64."),
+    _gain("rope", "RoPE", 9.0, 'The paper says "nearly 10%"; it prints 4.22 and 4.64.'),
     _gain("per", "PER", 27.0, _SWAPPED),
     _gain("spe", "SPE", 36.0, _SWAPPED),
 )

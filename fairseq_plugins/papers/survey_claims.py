@@ -3,14 +3,14 @@
 from functools import partial
 
 from fairseq_plugins.papers.claims import Claim, Comparison, Floor, Side, Unjudged, computed
-from fairseq_plugins.papers.extrapolation import GOES_ON, length_metric
+from fairseq_plugins.papers.extrapolation import EXTRAPOLATES, length_metric
 
 SURVEY = "Survey of position encodings"
 # The appendix on language models defines these encodings and makes no claims about them.
 SINGLE = "Papers on single encodings"
 _HAVIV = "Haviv et al. 2022, abstract"
 _PRESS = "Press et al. 2022, Figure 1"
-_BESIDE_BASE = "as in Table 2, the relative ones have Base's sinusoids beside them"
+_BESIDE_BASE = "As in Table 2, the relative ones have Base's sinusoids beside them."
 
 
 def _longer(
@@ -19,7 +19,7 @@ def _longer(
     """Return a claim on a row's perplexity at a multiple of the training length, against 1x.
 
     The row has the encoding alone, as in the papers: `rope_only`, since `rope` also has Base's
-    sinusoids. `below` allows a rise by `GOES_ON` per cent.
+    sinusoids. `below` allows a rise by `EXTRAPOLATES` per cent.
     """
     return Claim(
         f"longer-{row}-{factor}x" + ("-survey" if paper == SURVEY else ""),
@@ -34,7 +34,7 @@ def _longer(
             (row,),
             (row,),
             claimed,
-            by=-GOES_ON if claimed == "below" else 0.0,
+            by=-EXTRAPOLATES if claimed == "below" else 0.0,
             relative=True,
             second_metric=length_metric(1),
         ),
@@ -42,14 +42,16 @@ def _longer(
     )
 
 
-def _goes_on(row: str, factor: int, label: str, paper: str, place: str, note: str = "") -> Claim:
-    text = f"{label} to go on working; the perplexity rises by {GOES_ON:g} % at most"
-    margin = f"The {GOES_ON:g} % are this project's."
+def _extrapolates(
+    row: str, factor: int, text: str, paper: str, place: str, note: str = ""
+) -> Claim:
+    text = f"{text}; the perplexity rises by {EXTRAPOLATES:g} % at most"
+    margin = f"The threshold of {EXTRAPOLATES:g} % is this project's."
     return _longer(row, factor, text, "below", paper, place, " ".join(filter(None, (note, margin))))
 
 
 def _becomes_worse(row: str, factor: int, label: str) -> Claim:
-    return _longer(row, factor, f"{label} to become worse", "above", SINGLE, _PRESS)
+    return _longer(row, factor, f"{label} become worse", "above", SINGLE, _PRESS)
 
 
 _computed = partial(computed, SURVEY)
@@ -65,7 +67,9 @@ _MATHEMATICS = (
         "Recursive",
         "the sinusoidal encoding is a special case of FLOATER",
     ),
-    _computed("learned_table_ends", "Trainable", "a learned table ends with its length"),
+    _computed(
+        "learned_table_ends", "Trainable", "a learned table has no vectors beyond its length"
+    ),
     _computed(
         "hierarchical_reaches_the_square",
         "Trainable",
@@ -74,18 +78,18 @@ _MATHEMATICS = (
     _computed(
         "sinusoids_of_a_sum",
         "Sinusoidal",
-        "the sinusoid of a sum of positions is a combination of the two sinusoids",
+        "the sinusoidal vector of a sum of positions is a combination of those of the summands",
     ),
     _computed(
         "clipped_table_serves_any_length",
         "Classic",
-        "with clipping finitely many vectors serve text of any length",
+        "with clipping, finitely many vectors are enough for text of any length",
     ),
     _computed(
         "t5_buckets_widen",
         "T5",
-        "T5's buckets hold one distance each up to 7, then more and more, up to a distance where "
-        "they clip",
+        "T5's buckets hold one distance each up to 7, then more and more distances; beyond a "
+        "largest distance all share one bucket",
     ),
     _computed(
         "rope_is_relative", "Fused", "RoPE's scores depend on positions by their difference alone"
@@ -98,7 +102,7 @@ _MATHEMATICS = (
     _computed(
         "zero_padding_tells_positions",
         "CNN",
-        "a convolution knows positions from the zeros around the sequence",
+        "a convolution encodes positions through the zeros around the sequence",
     ),
     computed(
         SINGLE,
@@ -122,16 +126,16 @@ SURVEY_CLAIMS = (
         "causal-none",
         SINGLE,
         _HAVIV,
-        "vanilla attention, causal language model: without any encoding it works, far below the "
-        "perplexity of words' frequencies",
+        "vanilla attention, causal language model: without any encoding the model works, with a "
+        "perplexity far below that of word frequencies",
         Floor("table2", "test_ppl", "vanilla", "none", "unigram", "below"),
     ),
     Claim(
         "causal-none-learned",
         SINGLE,
         _HAVIV,
-        "vanilla attention, causal language model: without any encoding it is not worse than with "
-        "learned embeddings, by 1 % of the perplexity at most",
+        "vanilla attention, causal language model: without any encoding the model is as good as "
+        "with learned embeddings; its perplexity is at most 1 % higher",
         Comparison(
             "table2",
             "test_ppl",
@@ -142,7 +146,7 @@ SURVEY_CLAIMS = (
             by=-1.0,
             relative=True,
         ),
-        note="The paper says competitive; the 1 % is this project's.",
+        note='The paper says "competitive"; the threshold of 1 % is this project\'s.',
     ),
     Claim(
         "bidirectional-none",
@@ -168,36 +172,37 @@ SURVEY_CLAIMS = (
         ),
         note=_BESIDE_BASE,
     ),
-    *(_goes_on("alibi", factor, "ALiBi is said", SINGLE, _PRESS) for factor in (2, 4)),
-    _goes_on(
+    *(_extrapolates("alibi", factor, "ALiBi extrapolates", SINGLE, _PRESS) for factor in (2, 4)),
+    _extrapolates(
         "t5_only",
         2,
-        "T5's bias is said",
+        "T5's bias extrapolates",
         SINGLE,
         "Press et al. 2022, Section 2",
-        "Trained on samples of 512, it is said to go on for some 600 tokens more.",
+        "The paper's model, trained on samples of 512, extrapolates by some 600 tokens.",
     ),
-    _becomes_worse("t5_only", 4, "T5's bias is said"),
-    *(_becomes_worse("rope_only", factor, "RoPE is said") for factor in (2, 4)),
-    *(_becomes_worse("sinusoidal", factor, "sinusoids are said") for factor in (2, 4)),
+    _becomes_worse("t5_only", 4, "models with T5's bias"),
+    *(_becomes_worse("rope_only", factor, "models with RoPE") for factor in (2, 4)),
+    *(_becomes_worse("sinusoidal", factor, "models with sinusoids") for factor in (2, 4)),
     *(
-        _goes_on(
+        _extrapolates(
             "learned_hierarchical",
             factor,
-            "a learned table, continued by its hierarchical decomposition, is said",
+            "a learned table, extended by its hierarchical decomposition, extrapolates",
             SURVEY,
             "Trainable",
-            "Without training on. How much is decent, the survey does not say.",
+            "The model is not trained further. The survey does not say what performance is "
+            '"decent".',
         )
         for factor in (2, 4)
     ),
-    _goes_on(
+    _extrapolates(
         "sinusoidal",
         2,
-        "sinusoids are said, to some degree,",
+        "sinusoids extrapolate to some degree",
         SURVEY,
         "Sinusoidal",
-        "How much is some degree, the survey does not say.",
+        'The survey does not say how much "some degree" is.',
     ),
 )
 
@@ -212,24 +217,24 @@ SURVEY_UNJUDGED = (
         SURVEY,
         "Recursive",
         "recursive encodings extrapolate well in theory",
-        "no number says how well; no trained one is measured beyond its length",
+        "the survey has no number; none is measured here beyond its training length",
     ),
     Unjudged(
         SURVEY,
         "Recursive",
         "recursive encodings sacrifice parallelism and may be slow",
-        "no number; `python -m benchmarks` times them",
+        "the survey has no number; `python -m benchmarks` times them",
     ),
     Unjudged(
         SURVEY,
         "DeBERTa",
         "absolute positions help in some scenarios",
-        "no number, and any one scenario would do; `deberta_emd` has them in its last layers",
+        "the survey has no number and names no scenario; `deberta_emd` has them in its last layers",
     ),
     Unjudged(
         SURVEY,
         "Complex",
         "complex order is used in a model that is complex throughout",
-        "a description; `ComplexEncoderLayer` is a layer of such a model",
+        "a description and no claim; `ComplexEncoderLayer` is a layer of such a model",
     ),
 )

@@ -22,7 +22,7 @@ class Printed:
     is_marked: bool = False
 
     def text(self, digits: int) -> str:
-        """Format it as in the paper, with that many decimals."""
+        """Format the number as in the paper, with `digits` decimals."""
         mark = MARK if self.is_marked else ""
         spread = "" if self.deviation is None else f" ± {self.deviation:.{digits}f}"
         return f"{self.mean:.{digits}f}{mark}{spread}"
@@ -49,7 +49,7 @@ class Row:
         name: of its encoding or of configs/model/<name>.yaml.
         label: as printed in the paper.
         group: heading above it in the paper.
-        paper: by attention and metric the published numbers; a dash in the paper is left out.
+        paper: published numbers by attention and metric, without the paper's dashes.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Adapted:
 
 @dataclass(frozen=True)
 class Control:
-    """A row beyond the paper that shows what replacing an encoding costs by itself.
+    """A row beyond the paper that measures the cost of replacing an encoding by itself.
 
     Attributes:
         of: the row whose model it has.
@@ -115,8 +115,8 @@ class Table:
         title: its caption.
         experiment: key of `experiments.EXPERIMENTS`.
         columns: the last one, or that of the metric `rank`, ranks the rows.
-        derived: metrics without a column on the page: computed from the curves of runs for claims,
-            or shown in a section of their own.
+        derived: metrics without a column of the table: those of claims, computed from the curves
+            of runs, and those of other sections of the page.
         rows: of the paper, in order.
         controls: by name, rows that run by default if rows start from a published model.
         rank: metric of the column that ranks the rows, None for the last column.
@@ -134,12 +134,12 @@ class Table:
         lengths: measured by default, in multiples of the training length; empty if fixed.
         trained_start: sentences of the caption on the model that rows start from, if it is trained
             here and not a published one.
-        published_observations: names of papers, and what they say about what the figure shows.
+        published_observations: what papers observed of the quantity in the figure, as pairs of
+            the paper's name and a sentence.
         may_start_published: whether rows may start from a published model.
         adapted: by name, extra rows that evaluate the model of another row.
-        evaluate_only: whether runs whose model is not trained yet are left out unless the row is
-            named.
-        untested: by scale, metrics that runs of this scale do not measure, and the reason.
+        evaluate_only: whether rows whose model is not trained yet are left out unless named.
+        untested: by scale, the metrics that its runs do not measure, each with the reason.
     """
 
     name: str
@@ -172,7 +172,7 @@ class Table:
 
     @property
     def is_printed(self) -> bool:
-        """Return whether the paper prints numbers."""
+        """Whether the paper prints numbers."""
         return any(row.paper for row in self.rows)
 
     @property
@@ -181,7 +181,7 @@ class Table:
         return self.columns[-1] if self.rank is None else self.column(self.rank)
 
     def column(self, metric: str) -> Column:
-        """Return the column of a metric, or the derived one."""
+        """Return the column of a metric, also of a derived one."""
         every = (*self.columns, *self.derived)
         (found,) = (column for column in every if column.metric == metric)
         return found
@@ -228,7 +228,7 @@ def without_paper(table: Table) -> Table:
 
 
 def of_study(table: Table, done: Collection[str]) -> Table:
-    """Return the table of a study: its rows alone, all of them compared with one of them.
+    """Return the table of a study: its rows alone, one of which is the reference.
 
     Args:
         table: of a paper.
