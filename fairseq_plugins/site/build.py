@@ -18,7 +18,7 @@ from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.papers.bert_correlations import PROPERTIES, TABLES
 from fairseq_plugins.report.baselines import baselines_section
 from fairseq_plugins.report.captions import caption
-from fairseq_plugins.report.claims_page import LARGEST, LEGEND
+from fairseq_plugins.report.claims_page import BY_CHANCE, LARGEST, LEGEND
 from fairseq_plugins.report.correlations import Correlations
 from fairseq_plugins.report.render import comparisons
 from fairseq_plugins.site import charts, markdown
@@ -63,7 +63,7 @@ def environment() -> Environment:
 
 
 def _broken(name: str) -> Markup:
-    """Let a long name break after its underscores, and nowhere within a word."""
+    """Let a long name break after its underscores, but not within a word."""
     return escape(name).replace("_", Markup("_<wbr>"))
 
 
@@ -140,7 +140,7 @@ def _claims(site: Site) -> None:
         "claims.html",
         views=views,
         counts={word: shown[word] for word in Word},
-        legend=[LARGEST, *LEGEND],
+        legend=[LARGEST, *LEGEND, BY_CHANCE],
         scales=list(dict.fromkeys(one.scale for view in views for one in view.shown)),
         left_out=[(one, text) for one in site.evidence.tables for text in one.left_out],
         lost=site.evidence.left_out,
@@ -186,7 +186,7 @@ def _tables(site: Site) -> None:
 
 
 def _correlations(evidence: Evidence) -> list[tuple[Correlations, list[TableResults]]]:
-    """Return Table 5 of the BERT paper at every scale with enough rows, and its tables."""
+    """Return Table 5 of the BERT paper at every scale with enough rows, each with its tables."""
     every = [Correlations(scale, numbers) for scale, numbers in evidence.numbers.items()]
     return [
         (one, [found for table in TABLES if (found := evidence.find(table.name, one.scale))])
@@ -229,7 +229,7 @@ def _figures(site: Site) -> None:
 
 
 def same_charts(views: Sequence[FigureView]) -> dict[str, str]:
-    """Map charts to earlier charts with equal content."""
+    """Map the name of each chart that repeats an earlier one to the earlier one's name."""
     first: dict[str, str] = {}
     same: dict[str, str] = {}
     for view in views:

@@ -18,7 +18,7 @@ _SHADES = 45  # steps of a colour map on either side of zero
 _PERCENTILE, _FAR = 99, 1.5  # a map's scale ends at this percentile if the maximum is this far
 _MOST_CELLS = 100  # in a row of a map
 _ZERO = ord("P")  # a map's row is text, with a character per shade: "#" is -45, "}" is 45
-# HTML would take six characters for each of these; static/charts.js reverses it.
+# Characters that HTML would escape by six others; static/charts.js reverses the replacement.
 _SHORTER = str.maketrans("<>&'", '~! "')
 
 
@@ -64,8 +64,8 @@ def small_multiples(panel: Panel) -> dict[str, Any]:
     """Draw each line of a panel by itself, in SVG's coordinates from 0 to `WIDTH` and `HEIGHT`.
 
     Returns:
-        The ``panel``, the paths that all small ones have: the range of all lines (``band``) and the
-        ``reference``, and ``cells``: label, last number, path and end of each line.
+        The ``panel``; the paths that all small panels share, the range of all lines (``band``) and
+        the ``reference``; and ``cells`` with label, last number, path and end of each line.
     """
 
     def place(points: Points) -> list[tuple[float, float]]:
@@ -90,8 +90,8 @@ def heat(
     """Make a heat map, with numbers encoded as characters relative to the end of the scale.
 
     The scale ends at the largest absolute number, or at the 99th percentile if the largest is far
-    beyond, as for the first token; numbers beyond get the last colour. Of maps with more than 100
-    rows every second row and column is drawn (or every third, ...): the results keep all.
+    beyond, as for the first token; numbers beyond get the last colour. Maps with more than 100
+    columns are thinned to every second row and column (or every third, ...); results keep all.
 
     first: label of the first row and column.
     """

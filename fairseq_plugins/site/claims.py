@@ -51,7 +51,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim at a scale; `command` makes the numbers that it is judged by."""
+    """A claim at a scale; `command` makes the numbers by which it is judged."""
 
     scale: str
     verdict: Verdict
@@ -67,7 +67,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class ClaimView:
-    """A claim with its verdict at each scale; `best` is where it is measured best."""
+    """A claim with its verdict at each scale; `best` is that of its best scale."""
 
     claim: Claim
     page: str
@@ -78,7 +78,7 @@ class ClaimView:
 
     @property
     def shown(self) -> Sequence[Judged]:
-        """Return the best judgement, and those of runs that the user has trained again."""
+        """The verdict of the best scale, and those of runs that the user has repeated."""
         own = [one for one in self.judged if one.scale.startswith(RERUN) and one is not self.best]
         return [self.best, *own]
 
@@ -128,12 +128,12 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
     if estimate is None:
         return f"{verdict.word.capitalize()}: {verdict.missing or 'no results yet'}."
     if estimate.low is None:
-        why = verdict.missing or "no row has several seeds, so nothing says what chance does"
+        why = verdict.missing or "no row has several seeds, so it cannot be tested"
         return f"The effect is {effect_text(estimate, verdict)}, but {why}."
     over = (
         f"over {estimate.seeds} seeds that both sides share"
         if estimate.seeds
-        else "by the spread that seeds make in the rows of the table"
+        else "by the deviation between seeds, pooled over the rows of the table"
     )
     if isinstance(claim.evidence, Correlation):
         over = "over the rows"
@@ -141,20 +141,20 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
         over = "over the types"
     tie = tie_text(verdict)
     where = {
-        Word.CONFIRMED: "all of it lies where the paper says",
-        Word.CONTRADICTED: "none of it lies where the paper says",
+        Word.CONFIRMED: "all of it agrees with the claim",
+        Word.CONTRADICTED: "all of it contradicts the claim",
         Word.UNDECIDED: f"it is {tie}"
         if tie
-        else "it lies on both sides, so chance may have made the effect",
+        else "it includes the threshold, so the effect may be due to chance",
     }[verdict.word]
     if verdict.enough:
-        where += f"; {verdict.enough} seeds would decide if effect and spread are what they seem"
+        where += f"; {verdict.enough} seeds would decide if effect and deviation stay as measured"
     if smaller_than_printed(claim, verdict):
-        where += "; one as large as the paper's is ruled out at this scale"
+        where += "; it excludes an effect as large as the paper's"
     if tie and verdict.word != Word.UNDECIDED:
         where += f"; it is {tie}"
     if held := held_text(verdict):
-        where += f"; with nearness to the published model held constant it is {held}"
+        where += f"; with similarity to the published model held constant, the effect is {held}"
     if verdict.missing:
         where += f"; without {verdict.missing}"
     sure = interval_text(estimate, verdict)

@@ -12,9 +12,9 @@ MOST_POINTS = 12  # per curve
 
 
 def compare_data(evidence: Evidence, runs: Mapping[str, TableCells]) -> Data:
-    """Collect tables with cells and pairs; cells list settings their table does not share.
+    """Collect tables with cells and pairs; cells list the settings that their table does not share.
 
-    runs: those of each table with results, by its page.
+    runs: by the page of each table that has results.
     """
     return {"tables": [_table(one, runs[one.page]) for one in evidence.tables if one.shown]}
 

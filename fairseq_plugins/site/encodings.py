@@ -34,7 +34,7 @@ class EncodingView:
         options: name, default and valid values.
         text: definition in Markdown.
         speeds: device, attention, speed relative to Base, quartiles.
-        longer: charts of perplexity beyond the training length.
+        extrapolation: charts of perplexity beyond the training length.
     """
 
     entry: EncodingEntry
@@ -47,7 +47,7 @@ class EncodingView:
     numbers: Sequence[tuple[TableResults, SiteLine]]
     speeds: Sequence[tuple[str, str, str, str]]
     pictures: Sequence[tuple[str, charts.Chart]]
-    longer: Sequence[tuple[str, charts.Chart]]
+    extrapolation: Sequence[tuple[str, charts.Chart]]
 
     @property
     def page(self) -> str:
@@ -125,12 +125,12 @@ def _view(
             if one.row == name and one.value is not None
         ],
         pictures=pictures,
-        longer=_longer(evidence, name),
+        extrapolation=_extrapolation(evidence, name),
     )
 
 
-def _longer(evidence: Evidence, name: str) -> list[tuple[str, charts.Chart]]:
-    """Make charts of perplexity by length, with Base and RoPE, from every table of lengths."""
+def _extrapolation(evidence: Evidence, name: str) -> list[tuple[str, charts.Chart]]:
+    """Make charts of perplexity by length, with Base and RoPE, from every extrapolation table."""
     found = []
     for one in evidence.tables:
         if not (one.table.lengths and one.shown):

@@ -1,4 +1,4 @@
-"""Views of figures: interactive lines and maps, and other figures as pictures."""
+"""Views of figures: interactive lines and heat maps, and all other figures as pictures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -109,7 +109,7 @@ def _of_settings(found: TableResults, figure: Figure) -> FigureView:
 
 
 def _of_folder(root: Path, folder: Path) -> list[FigureView]:
-    """Make views of figures without runs, from their JSON or pictures."""
+    """Make views of a folder's figures that no table draws, from their JSON or pictures."""
     views = []
     for path in sorted(folder.glob("*.json")):
         panels = maps(read_object(path) or {})
@@ -122,7 +122,7 @@ def _of_folder(root: Path, folder: Path) -> list[FigureView]:
 
 
 def _title(path: Path) -> str:
-    """Return the title of the page beside a figure's JSON, with the file's name."""
+    """Return the title of a figure: that of the page beside its JSON, and the file's name."""
     try:
         first, *_ = path.with_suffix(".md").read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
@@ -141,7 +141,7 @@ def _drawn(root: Path, found: TableResults) -> list[FigureView]:
 
 
 def maps(content: Mapping[str, Any], above: str = "") -> list[tuple[str, charts.Chart]]:
-    """Make charts of all matrices and lists, with their names.
+    """Make charts of all matrices and lists in a figure's JSON, with their names.
 
     Args:
         content: a figure's JSON, or a part of it.

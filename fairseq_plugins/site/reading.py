@@ -45,10 +45,10 @@ class _Benchmark(BaseModel):
 
 
 def read_evidence(root: Path, processes: int | None = None) -> Evidence:
-    """Read all results of a repository; by one process per core if `processes` is None."""
+    """Read all results of a repository, in one process per core if `processes` is None."""
     found = [*find_tables(root)]
     damaged = [one for one in found if isinstance(one, TableResults)]
-    # Most of the work is composing configurations.
+    # In parallel, since composing configurations takes most of the time.
     folders = [one for one in found if isinstance(one, TableFolder)]
     tables = map_in_processes(TableFolder.read, folders, processes)
     left_out: list[str] = []

@@ -27,9 +27,9 @@ class RunView:
     """A run.
 
     Attributes:
-        circumstances: labels and texts of provenance; for later runs, those unlike the first's.
+        circumstances: labels and texts of provenance; after the first run, those that differ.
         commands: number of its commands among `TableCells.commands`, from 1.
-        differs: settings unlike the first run's, except the seed.
+        differs: settings that differ from the first run's, except the seed.
         curves: updates and losses by name, validation first.
     """
 
@@ -105,7 +105,7 @@ def table_cells(found: TableResults) -> TableCells:
 
 
 def _shared(every: Sequence[Mapping[K, str]]) -> dict[K, str]:
-    """Return what all have with the same value, in the order of the first."""
+    """Return the items that all mappings have, in the order of the first."""
     common = set.intersection(*(set(one.items()) for one in every))
     return {key: value for key, value in every[0].items() if (key, value) in common}
 
@@ -115,9 +115,9 @@ def _without(own: Mapping[K, str], shared: Mapping[K, str]) -> dict[K, str]:
 
 
 def command_pattern(run: Result) -> str:
-    """Return a run's commands with ROW, ATTENTION and SEED in place of its own words.
+    """Return a run's commands with ROW, ATTENTION and SEED in place of its own.
 
-    Folders of other tables are those of the models that it starts from, whose seed is kept.
+    Folders of other tables keep their seed: they are those of the models that it starts from.
     """
     row, attention, seed = run["row"], run["attention"], run["seed"]
     text, own = "\n".join(run["command"]), re.escape(row)
@@ -152,7 +152,7 @@ def script(
 def table_command(
     table: str, scale: str, rows: Sequence[str], attentions: Sequence[str], seeds: Sequence[int]
 ) -> list[str]:
-    """Return the words of a command that makes cells, with a scale of `TableResults`."""
+    """Return the command that makes cells, as words; scale: of `TableResults`."""
     words = ["--scale", scale.removeprefix(RERUN), "--rows", ",".join(rows)]
     words += ["--attention", ",".join(attentions)]
     words += ["--seeds", ",".join(map(str, seeds))] if seeds else []
@@ -161,7 +161,7 @@ def table_command(
 
 
 def typed(words: Sequence[str]) -> str:
-    """Format a command of scripts/ as typed."""
+    """Format a command of scripts/ as a user types it."""
     return typed_command(shlex.join(words))
 
 
@@ -190,7 +190,7 @@ _FOLDERS = frozenset(
 
 
 def settings_of(run: Result) -> Settings:
-    """Return the settings of a run, those that all its trainings share first."""
+    """Return the settings of a run, first those that all its trainings share."""
     each = {
         name: {key: value for key, value in flat(config).items() if key not in _FOLDERS}
         for name, config in trainings_of(run["config"]).items()
@@ -203,7 +203,7 @@ def settings_of(run: Result) -> Settings:
 
 
 def by_training(settings: Settings) -> dict[str, Flat]:
-    """Group settings by training, "" for those of all."""
+    """Group settings by training; "" for those that all trainings share."""
     found: dict[str, Flat] = {}
     for (name, key), value in settings.items():
         found.setdefault(name, {})[key] = value
@@ -216,14 +216,14 @@ def joined(settings: Settings) -> Flat:
 
 
 def _differences(first: Flat, own: Flat, settings: Flat) -> Flat:
-    """Return settings of a run unlike the first's, except seeds and names with seeds.
+    """Return the settings of a run that differ from the first run's, except for the seed.
 
     Args:
         first: the first run's settings with marks in place of its seed.
         own: the run's settings likewise.
         settings: the run's settings as they are.
     """
-    # The key of a shared seed differs from that of a training's own.
+    # The seed's key has the name of a training, unless all trainings share the seed.
     keys = sorted(
         key
         for key in first.keys() | own.keys()
@@ -233,7 +233,7 @@ def _differences(first: Flat, own: Flat, settings: Flat) -> Flat:
 
 
 def _of_any_seed(text: str, seed: int, key: str = "") -> str:
-    """Replace the seed by a mark, also in names of folders."""
+    """Replace the seed in a setting, also in names of folders, by the word SEED."""
     if key.endswith("seed") and text == str(seed):
         return "SEED"
     return re.sub(rf"(seed[= ]|-s){seed}(?!\d)", r"\1SEED", text)
@@ -271,7 +271,7 @@ def _run_views(
     files: Path,
     commands: Sequence[str],
 ) -> list[RunView]:
-    """Return a view of each run; circumstances of the first one are not repeated."""
+    """Return a view of each run; later ones do not repeat the first one's circumstances."""
     around = circumstances(runs[0])
     settings = [joined(one) for one in settings_by_run]
     marked = [

@@ -52,7 +52,7 @@ class Machine:
 
 
 def timing_command(rows: Sequence[str] = (), attention: str = "") -> str:
-    """Return the command that times Table 9; "" without a checkout, which has benchmarks."""
+    """Return the command that times Table 9; "" in an installed package, without benchmarks."""
     words = ["--rows", ",".join(rows)] if rows else []
     words += ["--attention", attention] if attention else []
     return " ".join(["scripts/table9.sh", *words]) if IS_CHECKOUT else ""
@@ -94,7 +94,7 @@ def table9(evidence: Evidence) -> dict[str, list[Ratio]]:
 
 
 def _ratios(result: Content, device: str, targets: Sequence[Content]) -> Iterator[Ratio]:
-    """Yield a result's ratios, one with several targets once for each."""
+    """Yield a result's ratios; a ratio with several targets once for each target."""
     benchmark, found = result["benchmark"], result["found"]
     for key, value in found["ratios"].items():
         quartiles = found.get("quartiles", {}).get(key)

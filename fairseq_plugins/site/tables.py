@@ -41,7 +41,7 @@ def site_lines(found: TableResults) -> list[SiteLine]:
 
 
 def side_by_side(found: TableResults, lines: Sequence[SiteLine]) -> list[list[SiteLine | None]]:
-    """Group lines by row, with one for each attention, where a table is narrow enough; else []."""
+    """Group lines by row, one line per attention; [] if the table would be too wide."""
     table = found.table
     if len(table.columns) > MOST_COLUMNS or len(table.attentions) != 2 or table.extra_attentions:
         return []

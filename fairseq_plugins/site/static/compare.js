@@ -45,7 +45,7 @@
             [element("a", { href: one.page }, one.name), element("small", {}, `${attention}; ${one.metric}, ${better} is better`)],
             minus(signed(sign * effect)), badge(word),
             ends ? minus(`${signed(ends[0])} to ${signed(ends[1])}`) : "-",
-            p, seeds ? `${seeds} paired` : p === "-" ? "-" : "pooled spread",
+            p, seeds ? `${seeds} paired` : p === "-" ? "-" : "pooled deviation",
           ]);
         }
       }
