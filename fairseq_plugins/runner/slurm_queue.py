@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_FIELDS = "%A|%j|%T|%r|%e|%N|%Z"
+_FIELDS = "%A|%j|%T|%r|%e|%Z"
 _TIMES_IN_SECONDS = {"SLURM_TIME_FORMAT": "%s"}  # since 1970, as `time.time`
 # States of a job that will run, or run again.
 _WAITS = frozenset(
@@ -21,14 +21,13 @@ _TIMEOUT_SECONDS = 30.0  # for a busy slurmctld
 class Queued:
     """A job that waits or runs, with Slurm's state and reason for waiting.
 
-    COMPLETING is a job that ends and will be requeued. nodes: empty while it is PENDING.
+    COMPLETING is a job that ends and will be requeued.
     """
 
     number: int
     name: str
     state: str
     reason: str = ""
-    nodes: str = ""
 
     @property
     def waits(self) -> bool:
@@ -71,9 +70,9 @@ def read_queue(root: Path) -> dict[str, Queued]:
     """
     jobs = {}
     for line in _ask(["squeue", "--me", "--noheader", "--format", _FIELDS]).splitlines():
-        number, name, state, reason, end, nodes, folder = line.split("|", 6)
+        number, name, state, reason, end, folder = line.split("|", 5)
         if Path(folder).resolve() == root.resolve() and not _has_ended(state, end):
-            jobs[name] = Queued(int(number), name, state, reason, nodes)
+            jobs[name] = Queued(int(number), name, state, reason)
     return jobs
 
 

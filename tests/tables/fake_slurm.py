@@ -27,9 +27,9 @@ class FakeSlurm:
             done.stdout = self.answer.format(self.next)
             self.next += 1
         elif command[0] == "squeue":
-            lines = [f"{n}|{name}|PENDING|Priority|1:00||{self.root}" for name, n in
+            lines = [f"{n}|{name}|PENDING|Priority|1:00|{self.root}" for name, n in
                      self.queued.items()]  # fmt: skip
-            done.stdout = "\n".join([*lines, "7|of another folder|RUNNING|None|1:00|n1|/elsewhere"])
+            done.stdout = "\n".join([*lines, "7|of another folder|RUNNING|None|1:00|/elsewhere"])
         return done
 
     def keep(self):

@@ -146,7 +146,7 @@ def test_what_failed_has_its_last_lines_and_its_children_its_name(tmp_path):
 def test_a_job_that_goes_back_into_the_queue_waits(tmp_path):
     make(tmp_path, "rope-linear-s1", line(10, 1) + line(20, 2))
     submit(tmp_path, "rope-linear-s1", 7, log="It goes back into the queue.")
-    requeued = Queued(7, "table2-toy-rope-linear-s1", "COMPLETING", "None", "n17")
+    requeued = Queued(7, "table2-toy-rope-linear-s1", "COMPLETING", "None")
     one = states(tmp_path, requeued)["rope-linear-s1"]
     assert (one.state, one.job, one.updates, one.seconds_left) == ("waiting", 7, 20, None)
 
@@ -332,7 +332,7 @@ def repository(tmp_path, monkeypatch):
     submit(place, "base-linear-s1", 6, log="ValueError: no\n")
     make(place, "none-linear-s1", line(10, 1, 9.25))
     queue = [
-        Queued(7, "table2-toy-rope-linear-s1", "RUNNING", "None", "n17"),
+        Queued(7, "table2-toy-rope-linear-s1", "RUNNING", "None"),
         Queued(8, "table2-toy-t5-linear-s1", "PENDING", "ReqNodeNotAvail, [/n17]"),
     ]
     monkeypatch.setattr(command, "ROOT", place)
