@@ -93,7 +93,8 @@ class Experiment:
     data_files: tuple[str, ...] = DATA_FILES
     origin: InitialCheckpoint | None = None
     origins: Mapping[str, InitialCheckpoint] = field(default_factory=dict)
-    trains: ClassVar[bool] = True
+    trains: ClassVar[bool] = True  # False: the checkpoint of the origin is measured
+    figure_note: ClassVar[str] = ""  # how to read the figure of a table
     leaves: tuple[str, ...] = ()
     settings: str = LRPE_SETTINGS
     shown: str = ""
@@ -228,10 +229,6 @@ class Experiment:
             "order of the rows, not the numbers. All rows differ from the settings in "
             f"{self.settings} in the same way."
         )
-
-    def figure_note(self, scale: str) -> str:
-        """Explain how to read the figure of a table; empty for no explanation."""
-        return ""
 
 
 def unigram_baselines(data: DataDescription, splits: Iterable[str]) -> dict[str, dict[str, float]]:

@@ -85,6 +85,12 @@ class Extrapolation(Experiment):
     split: str = "test"
     trains = False
 
+    figure_note = (
+        "Above: perplexity by length, mean over seeds. Below: perplexity by the place in the "
+        "window, at the longest length that has numbers; each point is the mean over a quarter "
+        "of the training length. A few lines that are far above all others may leave a panel."
+    )
+
     def at_lengths(self, factors: tuple[int, ...]) -> Self:
         return replace(self, factors=factors)
 
@@ -157,13 +163,6 @@ class Extrapolation(Experiment):
 
     def comparability(self, scale: str) -> str:
         return ""
-
-    def figure_note(self, scale: str) -> str:
-        return (
-            "Above: perplexity by length, mean over seeds. Below: perplexity by the place in the "
-            "window, at the longest length that has numbers; each point is the mean over a quarter "
-            "of the training length. A few lines that are far above all others may leave a panel."
-        )
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,12 @@ class IdenticalWords(Experiment):
 
     trains = False
 
+    figure_note = (
+        "Figure 2: the attention weights of each row, first seed; a line for each query, a "
+        "column for each key. The darkness is the square root of the weight; the largest one "
+        "per cent of the weights are black."
+    )
+
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
         device = () if gpus else ("--cpu",)
         command = [
@@ -69,13 +75,6 @@ class IdenticalWords(Experiment):
             "own model, which continues the training of one model that all rows and seeds start "
             "from."
         ]
-
-    def figure_note(self, scale: str) -> str:
-        return (
-            "Figure 2: the attention weights of each row, first seed; a line for each query, a "
-            "column for each key. The darkness is the square root of the weight; the largest one "
-            "per cent of the weights are black."
-        )
 
 
 IDENTICAL_WORDS = BERT_CONTINUED.measured_by(

@@ -197,6 +197,11 @@ class TranslationLengths(Translation):
 
     trains = False
 
+    figure_note = (
+        "BLEU by the number of words of the source, mean over seeds; lengths with too few "
+        "sentences are left out."
+    )
+
     def steps(self, training: Training, checkpoint: Path, run: Run, gpus: int) -> Sequence[Step]:
         decode = generate(training, checkpoint, "test", gpus)
         command = [
@@ -232,12 +237,6 @@ class TranslationLengths(Translation):
 
     def comparability(self, scale: str) -> str:
         return ""
-
-    def figure_note(self, scale: str) -> str:
-        return (
-            "BLEU by the number of words of the source, mean over seeds; lengths with too few "
-            "sentences are left out."
-        )
 
 
 TRANSLATION_LENGTHS = TRANSLATION.measured_by(

@@ -197,6 +197,13 @@ class PretrainingInParts(Squad):
 
     parts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
+    figure_note = (
+        "A point for each part of the pre-training, mean over seeds; right of the vertical "
+        "line the samples have their full length. The paper observed, without numbers, that "
+        "left of it learnable sinusoids and relative embeddings are better than the learned "
+        "embedding on both versions."
+    )
+
     def variants(self, scale: str) -> Sequence[Variant]:
         variants: list[Variant] = []
         before = None
@@ -262,14 +269,6 @@ class PretrainingInParts(Squad):
             "After short samples, positions beyond their length are untrained.",
             *super().caption_notes(results),
         ]
-
-    def figure_note(self, scale: str) -> str:
-        return (
-            "A point for each part of the pre-training, mean over seeds; right of the vertical "
-            "line the samples have their full length. The paper observed, without numbers, that "
-            "left of it learnable sinusoids and relative embeddings are better than the learned "
-            "embedding on both versions."
-        )
 
 
 def _by_part(parts: Mapping[str, Metrics]) -> Iterator[Metrics]:

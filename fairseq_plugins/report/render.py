@@ -78,8 +78,8 @@ def render(
         sections += _further_rows(other, further, level=3)
     sections += comparisons(judged)
     if results and has_figure and is_installed("matplotlib"):
-        figure_note = EXPERIMENTS[table.experiment].figure_note(scale)
-        sections.append(figure_section(table.source, name, figure_note))
+        note = EXPERIMENTS[table.experiment].figure_note
+        sections.append(figure_section(table.source, name, note))
     sections += baselines_section(judged)
     if results:
         what = "these tables to sort, with the runs behind each number, their commands and settings"

@@ -85,7 +85,7 @@ def pack(root: Path, run: Run, output: Path, launcher: Launcher, say: Say) -> Pa
         shutil.copyfile(root / training.data / "dict.txt", built / "dict.txt")
         write_json(built / "result.json", result)
         say(f"{name}: measuring")
-        measured = _measure(root, planned, built, launcher)
+        measured = _measure(planned, built, launcher)
         _check(name, measured, result["metrics"])
         write_text(built / "README.md", card(planned, result, name))
         archive = shutil.make_archive(str(Path(work) / "packed"), "zip", work, name)
@@ -95,7 +95,7 @@ def pack(root: Path, run: Run, output: Path, launcher: Launcher, say: Say) -> Pa
     return target
 
 
-def _measure(root: Path, planned: PlannedRun, folder: Path, launcher: Launcher) -> Metrics:
+def _measure(planned: PlannedRun, folder: Path, launcher: Launcher) -> Metrics:
     """Measure the packed model as the table does."""
     measured: Metrics = {}
     for step in planned.steps(planned.final, folder / MODEL):
