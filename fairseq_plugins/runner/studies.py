@@ -47,29 +47,28 @@ def requested_study(root: Path, table: Table, args: argparse.Namespace) -> Study
     asked, recorded = _described(args, root, table), _recorded(root, table, args.name)
     if asked is None or not recorded:
         return asked
-    newest = recorded[0]
-    if args.updates or args.set:
-        if newest.has_result and not args.force:
-            _check_same(recorded, asked, root)
-        return asked
-    if args.scale not in (None, newest.scale):
-        raise OptionError(
-            f"`--scale` must be {newest.scale}, the scale of study {args.name}, but is {args.scale}"
-        )
-    args.scale = newest.scale
-    data = asked.data or _place(root, recorded)
-    if args.render:  # which needs no data
-        return replace(newest.study, data=data or newest.study.data)
-    if data is None and newest.study.data is not None:
-        raise OptionError(
-            f"`--data` must be given: study {args.name} is of a folder {newest.study.data.name}, "
-            "which is not in a recorded place"
-        )
-    if asked.data is not None:
-        check_own_data(args.data, EXPERIMENTS[table.experiment].data_files)
-    if not args.force and (reason := _other_data(root, newest, data)):
-        raise OptionError(_refusal(args.name, [reason]))
-    return replace(newest.study, data=data)
+    newest, goes_on = recorded[0], not (args.updates or args.set)
+    if goes_on:
+        if args.scale not in (None, newest.scale):
+            raise OptionError(
+                f"`--scale` must be {newest.scale}, the scale of study {args.name}, but is "
+                f"{args.scale}"
+            )
+        args.scale = newest.scale
+        data = asked.data or _place(root, recorded)
+        if args.render:  # which needs no data
+            return replace(newest.study, data=data or newest.study.data)
+        if data is None and newest.study.data is not None:
+            raise OptionError(
+                f"`--data` must be given: study {args.name} is of a folder "
+                f"{newest.study.data.name}, which is not in a recorded place"
+            )
+        if args.data:
+            check_own_data(args.data, EXPERIMENTS[table.experiment].data_files)
+        asked = replace(newest.study, data=data)
+    if not args.force and (goes_on or newest.has_result):
+        _check_same([newest] if goes_on else recorded, asked, root)
+    return asked
 
 
 def _described(args: argparse.Namespace, root: Path, table: Table) -> Study | None:
@@ -138,20 +137,20 @@ def _place(root: Path, recorded: Sequence[_Recorded]) -> Path | None:
     """
     if recorded[0].study.data is None:
         return None
-    paths = [one.study.data for one in recorded if one.study.data and not _is_bare(one)]
-    return next((path for path in paths if (root / path).is_dir()), None)
-
-
-def _is_bare(one: _Recorded) -> bool:
-    """Return whether of its data only the name is recorded."""
-    return one.has_result and one.study.has_bare_data
+    known = (one.study for one in recorded if not (one.has_result and one.study.has_bare_data))
+    return next((one.data for one in known if one.data and (root / one.data).is_dir()), None)
 
 
 def _check_same(recorded: Sequence[_Recorded], asked: Study, root: Path) -> None:
     """Check that settings and data are recorded ones (OptionError: naming what differs)."""
     reasons = [_differences(root, one, asked) for one in recorded]
     if all(reasons):
-        raise OptionError(_refusal(asked.name, min(reasons, key=len)))
+        fewest = min(reasons, key=len)
+        raise OptionError(
+            f"`--data`, `--updates` and `--set` must be those of study {asked.name}, but differ "
+            f"({'; '.join(fewest)}); give another `--name`, or `--force` to replace "
+            "its results"
+        )
 
 
 def _differences(root: Path, one: _Recorded, asked: Study) -> list[str]:
@@ -174,13 +173,6 @@ def _other_data(root: Path, one: _Recorded, folder: Path | None) -> str:
     if not path.is_dir() or not different_folders(one.data, describe_data(path)):
         return ""
     return f"data: {own.name} -> {folder}, which has other data"
-
-
-def _refusal(name: str, reasons: Sequence[str]) -> str:
-    return (
-        f"`--data`, `--updates` and `--set` must be those of study {name}, but differ "
-        f"({'; '.join(reasons)}); give another `--name`, or `--force` to replace its results"
-    )
 
 
 def check_own_data(folder: Path, files: Sequence[str]) -> None:
