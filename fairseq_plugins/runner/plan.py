@@ -1,7 +1,7 @@
 """Planning of a table's runs from its options, which are checked here."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +32,6 @@ from fairseq_plugins.records.runs import Run, Study
 
 _MOST_JOBS = 1000
 TENSORBOARD = Path("outputs", "tensorboard")
-
-
-@dataclass(frozen=True)
-class SkippedCell:
-    """A cell of a table that stays empty, with the reason."""
-
-    row: str
-    attention: str
-    reason: str
 
 
 def devices_of(
@@ -92,12 +83,15 @@ def plan(
     lengths: tuple[int, ...] = (),
     start: PretrainedModel | None = None,
     study: Study | None = None,
-) -> tuple[list[PlannedRun], list[SkippedCell]]:
-    """Plan the runs of a table in the order of its rows; return also the cells that stay empty.
+) -> tuple[list[PlannedRun], dict[tuple[str, str], str]]:
+    """Plan the runs of a table in the order of its rows.
 
     rows, attentions: None for the table's own. seeds: of each row and attention. lengths: to
     measure, in multiples of the training length; empty for the table's own. start: a published
     model for rows to start from. study: data, budget and settings that replace the scale's.
+
+    Returns:
+        The runs, and by row and attention the reason of each cell that stays empty.
 
     Raises:
         ValueError: an unknown row, GPUs that cannot share the batch, or a named row that supports
@@ -107,7 +101,7 @@ def plan(
     own = dict.fromkeys([*default_rows(table, configs), *controls])
     names = [*own] if rows is None else check_rows(table, configs, [*rows])
     planned: list[PlannedRun] = []
-    skipped: list[SkippedCell] = []
+    skipped: dict[tuple[str, str], str] = {}
     for name in names:
         before = len(planned)
         for attention in table.attentions if attentions is None else attentions:
@@ -122,11 +116,11 @@ def plan(
             _check_settings(configs, first)
             error = first.experiment.incompatibility(first.measured[0].config["model"])
             if error is not None:
-                skipped.append(SkippedCell(name, attention, str(error)))
+                skipped[name, attention] = str(error)
                 continue
             planned += [first, *(plan_run(configs, run, devices, start) for run in runs[1:])]
         if rows is not None and len(planned) == before:
-            raise ValueError(f"row {name!r}: {skipped[-1].reason}")
+            raise ValueError(f"row {name!r}: {[*skipped.values()][-1]}")
     if lengths:
         options = ("--lengths", ",".join(f"{factor}x" for factor in lengths))
         planned = [

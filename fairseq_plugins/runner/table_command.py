@@ -114,8 +114,8 @@ def _plan(
         planned = [replace(one, options=(*one.options, *own)) for one in planned]
     if args.runs:
         planned = [one for one in planned if one.run.name in args.runs]
-    for cell in skipped if args.rows and not args.runs else ():
-        print(f"{cell.row} under {cell.attention} attention stays empty: {cell.reason}")
+    for (row, attention), reason in skipped.items() if args.rows and not args.runs else ():
+        print(f"{row} under {attention} attention stays empty: {reason}")
     if args.rows is None and table.evaluate_only:
         every, planned = len(planned), run_state.without_untrained(root, planned)
         if left := every - len(planned):
