@@ -227,6 +227,7 @@ class Attention(nn.Module):
         self._redraw(k)
         q_positions, k_positions = self._sampled_positions(q_positions, k_positions)
         keys = Keys(k, v, k_positions, key_padding_mask)
+        shared = shared or SharedPass()
         return self._forward(q, q_positions, keys, attn_mask, need_weights, shared)
 
     def attend_packed(
@@ -272,7 +273,8 @@ class Attention(nn.Module):
             return step_by_seed(self, groups, (q, k, v), positions, key_padding_mask, state)
         seed = self._redraw(k, state)
         (positions,) = self._sampled_positions(positions)
-        output, after = self._step(q, Keys(k, v, positions, key_padding_mask), state, shared)
+        keys = Keys(k, v, positions, key_padding_mask)
+        output, after = self._step(q, keys, state, shared or SharedPass())
         return output, {**after, **seed}
 
     def remember(
@@ -306,7 +308,7 @@ class Attention(nn.Module):
             return attend_by_seed(self, groups, q, state, q_positions, need_weights)
         self._redraw(q, state)
         (q_positions,) = self._sampled_positions(q_positions)
-        return self._attend(q, q_positions, state, need_weights, shared)
+        return self._attend(q, q_positions, state, need_weights, shared or SharedPass())
 
     # To implement in subclasses. Before each call inputs are checked, noise is drawn, and positions
     # are sampled.
@@ -318,12 +320,12 @@ class Attention(nn.Module):
         keys: Keys,
         attn_mask: Tensor | None,
         need_weights: bool,
-        shared: SharedPass | None,
+        shared: SharedPass,
     ) -> tuple[Tensor, Tensor | None]:
         raise NotImplementedError
 
     def _step(
-        self, q: Tensor, keys: Keys, state: State | None, shared: SharedPass | None
+        self, q: Tensor, keys: Keys, state: State | None, shared: SharedPass
     ) -> tuple[Tensor, State]:
         raise NotImplementedError
 
@@ -331,11 +333,6 @@ class Attention(nn.Module):
         raise NotImplementedError
 
     def _attend(
-        self,
-        q: Tensor,
-        q_positions: Tensor,
-        state: State,
-        need_weights: bool,
-        shared: SharedPass | None,
+        self, q: Tensor, q_positions: Tensor, state: State, need_weights: bool, shared: SharedPass
     ) -> tuple[Tensor, Tensor | None]:
         raise NotImplementedError

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fairseq_plugins.attention.base import State
-from fairseq_plugins.attention.shared import SharedPass
+from fairseq_plugins.attention.call import Call
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.pairwise import HasPairwiseBias, PairwiseBias
 from fairseq_plugins.encodings.position_bounds import bounds_of, is_recorded, known_end
@@ -67,12 +66,9 @@ def end_of_positions(q_positions: Tensor, k_positions: Tensor) -> int | None:
 def attend_by_pairs(
     parts: Sequence[PositionEncoding],
     q: Tensor,
-    state: State,
-    q_positions: Tensor,
-    shared: SharedPass,
+    call: Call,
     *,
     scale: float,
-    causal: bool,
     document: Tensor | None = None,
 ) -> Tensor | None:
     """Compute the attention's output without a (T, S) tensor; None if the kernel cannot.
@@ -80,21 +76,18 @@ def attend_by_pairs(
     Args:
         parts: those with a bias, of an encoding for which ``gives_pairs`` is true.
         q: (B, H, T, D'), encoded; ``takes_pairs`` is true.
-        state: encoded keys and values.
-        q_positions: (B or 1, T).
-        shared: cache of the pass.
+        call: the keys, positions and padding; no other mask.
         scale: of the logits.
-        causal: whether query s sees only keys t <= s.
         document: (T,) int64, the document of each token of a packed row; None for one sequence.
 
     Returns:
         (B, H, T, M); 0 for a query that sees no key.
     """
-    k, v = state["k"], state["v"]
-    end = end_of_positions(q_positions, state["k_positions"])
+    k, v = call.state["k"], call.state["v"]
+    end = end_of_positions(*call.positions)
     if end is None:
         return None
-    biases = _pairwise_biases(parts, q_positions, state["k_positions"], end, shared)
+    biases = _pairwise_biases(parts, call, end)
     for bias in biases:
         if bias.query_features is not None and bias.key_features is not None:
             q, k = _with_features(q, bias.query_features), _with_features(k, bias.key_features)
@@ -102,9 +95,9 @@ def attend_by_pairs(
         return None
 
     def make() -> BlockMask | None:
-        padded = state.get("key_padding_mask")
+        padded = call.state.get("key_padding_mask")
         sizes = q.size(2), k.size(2), q.device
-        return block_mask(*sizes, causal=causal, padded=padded, document=document)
+        return block_mask(*sizes, causal=call.causal, padded=padded, document=document)
 
     dtype = computed_dtype(q)
     return flex_softmax(
@@ -112,28 +105,22 @@ def attend_by_pairs(
         k.to(dtype),
         v.to(dtype),
         [bias.of_pair for bias in biases if bias.of_pair is not None],
-        shared.once(("blocks", causal), make),
+        call.shared.once(("blocks", call.causal), make),
         scale=scale,
     )
 
 
-def _pairwise_biases(
-    parts: Sequence[PositionEncoding],
-    q_positions: Tensor,
-    k_positions: Tensor,
-    end: int,
-    shared: SharedPass,
-) -> list[PairwiseBias]:
+def _pairwise_biases(parts: Sequence[PositionEncoding], call: Call, end: int) -> list[PairwiseBias]:
     """Return the biases of an encoding's parts; those shared by all layers once per pass."""
     biases = []
     for part in parts:
         assert isinstance(part, HasPairwiseBias)
 
         def make(part: HasPairwiseBias = part) -> PairwiseBias:
-            return part.pairwise_bias(q_positions, k_positions, end)
+            return part.pairwise_bias(*call.positions, end)
 
         is_shared = part.shared_across_layers
-        biases.append(shared.once(("pairs", id(part)), make) if is_shared else make())
+        biases.append(call.shared.once(("pairs", id(part)), make) if is_shared else make())
     return biases
 
 

@@ -1,8 +1,7 @@
 """An attention's keys, and checks and selections of its inputs and encodings."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
     from fairseq_plugins.attention.base import Attention
 
 
-@dataclass(frozen=True, eq=False)
-class Keys:
+class Keys(NamedTuple):
     """Keys and values that are not encoded yet.
 
     Attributes:

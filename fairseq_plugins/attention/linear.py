@@ -137,7 +137,7 @@ class LinearAttention(Attention):
         keys: Keys,
         attn_mask: Tensor | None,
         need_weights: bool,
-        shared: SharedPass | None,
+        shared: SharedPass,
     ) -> tuple[Tensor, Tensor | None]:
         if attn_mask is not None:
             raise ValueError(
@@ -160,7 +160,7 @@ class LinearAttention(Attention):
         return self._decode_output(output, q_positions, keys.v.dtype), None
 
     def _step(
-        self, q: Tensor, keys: Keys, state: State | None, shared: SharedPass | None
+        self, q: Tensor, keys: Keys, state: State | None, shared: SharedPass
     ) -> tuple[Tensor, State]:
         extra, log_decay = self._keep_range(keys, state), None
         if self._decays:
@@ -188,12 +188,7 @@ class LinearAttention(Attention):
         return {**remember_keys(k, v, normalizer_k=norm_k)._asdict(), **extra}
 
     def _attend(
-        self,
-        q: Tensor,
-        q_positions: Tensor,
-        state: State,
-        need_weights: bool,
-        shared: SharedPass | None,
+        self, q: Tensor, q_positions: Tensor, state: State, need_weights: bool, shared: SharedPass
     ) -> tuple[Tensor, Tensor | None]:
         _refuse_weights(need_weights)
         if self.span is not None:

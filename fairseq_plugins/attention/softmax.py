@@ -6,7 +6,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from fairseq_plugins.attention.base import Attention, State
-from fairseq_plugins.attention.cache import append_state, first_keys, used_rows
+from fairseq_plugins.attention.cache import append_state, used_rows
+from fairseq_plugins.attention.call import Call
 from fairseq_plugins.attention.flex import attend_by_pairs, gives_pairs, takes_pairs
 from fairseq_plugins.attention.inputs import Keys, check_dtypes, has_gradient, indices_where
 from fairseq_plugins.attention.masks import (
@@ -94,17 +95,17 @@ class SoftmaxAttention(Attention):
         keys: Keys,
         attn_mask: Tensor | None,
         need_weights: bool,
-        shared: SharedPass | None,
+        shared: SharedPass,
     ) -> tuple[Tensor, Tensor | None]:
         attn_mask = attention_mask(attn_mask, q, keys.k)
         state = self._remember(keys)
         # Not expanded to the batch, so that biases are computed once if all rows agree.
         state["k_positions"] = keys.positions
-        if attn_mask is None and not need_weights and self._takes_pairs(q, keys.k):
-            shared = shared or SharedPass()
-            if (output := self._read_by_pairs(q, state, q_positions, shared)) is not None:
-                return output, None
-        read = self._read(q, state, q_positions, self.causal, attn_mask, need_weights, shared)
+        call = Call(q, q_positions, state, self.causal, shared, attn_mask)
+        by_pairs = attn_mask is None and not need_weights and self._takes_pairs(q, keys.k)
+        if by_pairs and (output := self._read_by_pairs(call)) is not None:
+            return output, None
+        read = self._read(call, need_weights)
         return read if attn_mask is None else zero_blind(*read, state, attn_mask, self.causal)
 
     def attend_packed(
@@ -114,15 +115,15 @@ class SoftmaxAttention(Attention):
             return None
         self._check_inputs(q=q, k=k, v=v)
         state = self._remember(Keys(k, v, positions, None))
-        return self._read_by_pairs(q, state, positions, SharedPass(), document)
+        return self._read_by_pairs(Call(q, positions, state, self.causal, SharedPass()), document)
 
     def _step(
-        self, q: Tensor, keys: Keys, state: State | None, shared: SharedPass | None
+        self, q: Tensor, keys: Keys, state: State | None, shared: SharedPass
     ) -> tuple[Tensor, State]:
         new, positions = self._remember(keys), keys.positions
         state = append_state(state, new) if state else new
         with_end(state["k_positions"], known_end(positions))
-        return self._read(q, state, positions, True, None, False, shared)[0], state
+        return self._read(Call(q, positions, state, True, shared))[0], state
 
     def _remember(self, keys: Keys) -> State:
         k, v = keys.without_padding()
@@ -139,196 +140,144 @@ class SoftmaxAttention(Attention):
         return state
 
     def _attend(
-        self,
-        q: Tensor,
-        q_positions: Tensor,
-        state: State,
-        need_weights: bool,
-        shared: SharedPass | None,
+        self, q: Tensor, q_positions: Tensor, state: State, need_weights: bool, shared: SharedPass
     ) -> tuple[Tensor, Tensor | None]:
         check_dtypes(q=q, v=state["v"])
-        return self._read(q, state, q_positions, False, None, need_weights, shared)
+        return self._read(Call(q, q_positions, state, False, shared), need_weights)
 
     def _takes_pairs(self, q: Tensor, k: Tensor) -> bool:
         return self._gives_pairs and not self._dropout and takes_pairs(q, k, causal=self.causal)
 
-    def _read_by_pairs(
-        self,
-        q: Tensor,
-        state: State,
-        q_positions: Tensor,
-        shared: SharedPass,
-        document: Tensor | None = None,
-    ) -> Tensor | None:
+    def _read_by_pairs(self, call: Call, document: Tensor | None = None) -> Tensor | None:
         """Return the output of FlexAttention, or None where it does not run."""
-        output = attend_by_pairs(
-            self._biases,
-            self._encoded("transform_query", q, q_positions),
-            state,
-            q_positions,
-            shared,
-            scale=self.scale,
-            causal=self.causal,
-            document=document,
-        )
+        q = self._encoded("transform_query", call.q, call.q_positions)
+        output = attend_by_pairs(self._biases, q, call, scale=self.scale, document=document)
         if output is None:
             return None
-        return self._encoded("transform_output", output, q_positions)
+        return self._encoded("transform_output", output, call.q_positions)
 
-    def _read(
-        self,
-        q: Tensor,
-        state: State,
-        q_positions: Tensor,
-        causal: bool,
-        attn_mask: Tensor | None,
-        need_weights: bool,
-        shared: SharedPass | None,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Attend and decode values; with ``causal``, the last T keys belong to the T queries."""
-        shared = shared or SharedPass()
-        output, weights, dropped = self._weigh(
-            q, state, q_positions, causal, attn_mask, need_weights, shared
-        )
-        output = self._encoded("transform_output", output, q_positions)
-        if parts := self._parts_with("relative_values"):
+    def _read(self, call: Call, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:
+        """Attend and decode values; return the output, and the weights or None."""
+        parts = self._parts_with("relative_values")
+        if not parts and not need_weights:
+            return self._encoded("transform_output", self._output(call), call.q_positions), None
+        output, weights, dropped = self._weigh(call)
+        output = self._encoded("transform_output", output, call.q_positions)
+        if parts:
             # After decoding, since this term is not encoded as values are.
-            assert dropped is not None
-            at = (q_positions, state["k_positions"])
-            output = output + sum_of_terms(parts, "relative_values", dropped, *at)
+            output = output + sum_of_terms(parts, "relative_values", dropped, *call.positions)
         return output, weights if need_weights else None
 
-    def _weigh(
-        self,
-        q: Tensor,
-        state: State,
-        q_positions: Tensor,
-        causal: bool,
-        attn_mask: Tensor | None,
-        need_weights: bool,
-        shared: SharedPass,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return the output, and the weights before and after dropout or None if not needed."""
-        weighs = need_weights or "relative_values" in self.hooks
-        if not weighs and attn_mask is None and self._goes_by_blocks(q, state):
-            return self._weigh_by_blocks(q, state, q_positions, causal), None, None
-        relative = self._relative_logits(q, state, q_positions, attn_mask)
-        q = self._encoded("transform_query", q, q_positions)
-        k, v = used_rows(state, "k"), used_rows(state, "v")
-        masked = weighs or attn_mask is not None or "key_padding_mask" in state
-        needs_more = not self._adds_nothing or bool(self._dropout) or torch.is_grad_enabled()
-        if q.size(2) == 1 and not masked and not needs_more:  # the usual step of generation
-            return F.scaled_dot_product_attention(q, k, v, scale=self.scale), None, None
-        decay: Tensor | None = None
-        if self.encoding is not None and "log_decay" in self.hooks:
-            at = (q_positions, state["k_positions"])
-            decay = decay_term(self.encoding.log_decay(), q, k, *at, scale=self.scale)
-        if q.size(2) == 1:
-            causal = False  # A branch, since a comparison would be symbolic in a compiled graph.
-        if weighs:
-            added = plus(decay, self._bias(q_positions, state["k_positions"], shared))
-            hidden, added = split_mask(state, attn_mask, added)
-            hidden = hidden_pairs(hidden, causal, q.size(2), k.size(2), q.device)
-            relative = None if relative is None else self.scale * relative
-            return softmax_with_weights(
-                q, k, v, (relative, added), hidden, scale=self.scale, dropout=self._dropout
-            )
-        by_head = torch.is_grad_enabled() and not self._dropout and can_go_by_head(q, k)
-        alone = decay is None and attn_mask is None and not causal and not self._biases
-        if by_head and alone and has_gradient(relative) and "key_padding_mask" not in state:
-            output = softmax_by_head(q, k, v, relative, scale=self.scale, share=self.scale)
-            return output, None, None
+    def _weigh(self, call: Call) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the output, and the weights before and after dropout."""
+        q, relative, decay = self._terms(call)
+        k, v = used_rows(call.state, "k"), used_rows(call.state, "v")
+        added = plus(decay, self._bias(call))
+        hidden, added = split_mask(call.state, call.attn_mask, added)
+        hidden = hidden_pairs(hidden, call.hides_later, q.size(2), k.size(2), q.device)
+        terms = (None if relative is None else self.scale * relative, added)
+        return softmax_with_weights(q, k, v, terms, hidden, scale=self.scale, dropout=self._dropout)
+
+    def _output(self, call: Call) -> Tensor:
+        """Return the output alone, by the fastest way that has all gradients."""
+        if self._goes_by_blocks(call):
+            return self._output_by_blocks(call)
+        q, relative, decay = self._terms(call)
+        k, v = used_rows(call.state, "k"), used_rows(call.state, "v")
+        dropout, has_graph = self._dropout, torch.is_grad_enabled()
+        is_plain = self._adds_nothing and not call.is_masked
+        if q.size(2) == 1 and is_plain and not dropout and not has_graph:
+            # The usual step of generation.
+            return F.scaled_dot_product_attention(q, k, v, scale=self.scale)
+        by_head = has_graph and not dropout and can_go_by_head(q, k)
+        alone = decay is None and not (call.is_masked or call.hides_later or self._biases)
+        if by_head and alone and has_gradient(relative):
+            return softmax_by_head(q, k, v, relative, scale=self.scale, share=self.scale)
         content = plus(None if relative is None else self.scale * relative, decay)
-
-        def make() -> tuple[Tensor | None, bool]:
-            return self._mask(q, state, q_positions, causal, attn_mask, content, shared)
-
-        if content is None and attn_mask is None and self._biases_are_shared:
-            # Without lengths, which a dictionary key would fix in a compiled graph.
-            key = ("mask", causal, q.dtype, *map(id, self._biases))
-            mask, is_causal = shared.once(key, make)
-        else:
-            mask, is_causal = make()
+        mask, is_causal = self._shared_mask(call, content, q.dtype)
         if by_head and (has_gradient(mask) or (q.requires_grad and q.size(-1) != v.size(-1))):
             mask = added_mask(mask, is_causal, q, k.size(2))
-            return softmax_by_head(q, k, v, mask, scale=self.scale), None, None
+            return softmax_by_head(q, k, v, mask, scale=self.scale)
         if is_transformed() and mask is not None and mask.is_floating_point():
             # It may have a gradient outside of the transform, which the fused kernel refuses.
-            terms, scale, dropout = (mask,), self.scale, self._dropout
-            output, *_ = softmax_with_weights(q, k, v, terms, None, scale=scale, dropout=dropout)
-            return output, None, None
-        output = F.scaled_dot_product_attention(
-            q, k, v, mask, dropout_p=self._dropout, is_causal=is_causal, scale=self.scale
+            return softmax_with_weights(q, k, v, (mask,), None, scale=self.scale, dropout=dropout)[
+                0
+            ]
+        return F.scaled_dot_product_attention(
+            q, k, v, mask, dropout_p=dropout, is_causal=is_causal, scale=self.scale
         )
-        return output, None, None
 
-    def _goes_by_blocks(self, q: Tensor, state: State) -> bool:
+    def _goes_by_blocks(self, call: Call) -> bool:
         """Return whether the values added to the logits are too many for one tensor (T, S)."""
         if self._adds_nothing or self._seeing_mask or torch.compiler.is_compiling():
             return False
-        values = q.size(1) * q.size(2) * state["k_positions"].size(1)
+        heads, queries = call.q.shape[1:3]
+        values = heads * queries * call.state["k_positions"].size(1)
         many = MANY_ADDED_IN_TRAINING if torch.is_grad_enabled() else MANY_ADDED
-        return q.size(2) > BLOCK and values >= many
+        return call.attn_mask is None and queries > BLOCK and values >= many
 
-    def _weigh_by_blocks(
-        self, q: Tensor, state: State, q_positions: Tensor, causal: bool
-    ) -> Tensor:
+    def _output_by_blocks(self, call: Call) -> Tensor:
         """Return the output, computed for ``BLOCK`` queries at a time and the keys that they see.
 
         Backward computes the added values again instead of keeping T x S of them.
         """
-        queries, keys = q.size(2), state["k_positions"].size(1)
-        has_gradient = torch.is_grad_enabled()
-        outputs = []
-        for begin in range(0, queries, BLOCK):
-            end = min(begin + BLOCK, queries)
-            seen = keys - queries + end if causal else keys
-            part = first_keys(state, seen)
-            at = with_end(q_positions[:, begin:end], known_end(q_positions))
 
-            def attend(
-                rows: Tensor = q[:, :, begin:end], part: State = part, at: Tensor = at
-            ) -> Tensor:
-                return self._weigh(rows, part, at, causal, None, False, SharedPass())[0]
+        def attend(begin: int) -> Tensor:
+            return self._output(call.block(begin, min(begin + BLOCK, call.q.size(2))))
 
-            outputs.append(checkpoint(attend, use_reentrant=False) if has_gradient else attend())
+        begins = range(0, call.q.size(2), BLOCK)
+        if not torch.is_grad_enabled():
+            return torch.cat([attend(begin) for begin in begins], dim=2)
+        outputs = [checkpoint(attend, begin, use_reentrant=False) for begin in begins]
         return torch.cat(outputs, dim=2)
 
+    def _terms(self, call: Call) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Return encoded queries, unscaled ``relative_logits``, and the decay's term, or None."""
+        relative = self._relative_logits(call)
+        q = self._encoded("transform_query", call.q, call.q_positions)
+        decay: Tensor | None = None
+        if self.encoding is not None and "log_decay" in self.hooks:
+            k, log_decay = used_rows(call.state, "k"), self.encoding.log_decay()
+            decay = decay_term(log_decay, q, k, *call.positions, scale=self.scale)
+        return q, relative, decay
+
+    def _shared_mask(
+        self, call: Call, content: Tensor | None, dtype: torch.dtype
+    ) -> tuple[Tensor | None, bool]:
+        """Return what ``_mask`` does, once per pass where it is the same for all layers."""
+        if content is not None or call.attn_mask is not None or not self._biases_are_shared:
+            return self._mask(call, content, dtype)
+        # Without lengths, which a dictionary key would fix in a compiled graph.
+        key = ("mask", call.hides_later, dtype, *map(id, self._biases))
+        return call.shared.once(key, lambda: self._mask(call, None, dtype))
+
     def _mask(
-        self,
-        q: Tensor,
-        state: State,
-        q_positions: Tensor,
-        causal: bool,
-        attn_mask: Tensor | None,
-        content: Tensor | None,
-        shared: SharedPass,
+        self, call: Call, content: Tensor | None, dtype: torch.dtype
     ) -> tuple[Tensor | None, bool]:
         """Return the mask for scaled_dot_product_attention, and whether to set is_causal."""
-        queries, keys = q.size(2), state["k_positions"].size(1)
-        added = plus(content, self._bias(q_positions, state["k_positions"], shared))
-        hidden, added = split_mask(state, attn_mask, added)
+        queries, keys = call.q.size(2), call.state["k_positions"].size(1)
+        added = plus(content, self._bias(call))
+        hidden, added = split_mask(call.state, call.attn_mask, added)
+        causal = call.hides_later
         if hidden is None and added is None and (not causal or queries == keys):
             return None, causal
-        hidden = hidden_pairs(hidden, causal, queries, keys, q.device)
-        return sdpa_mask(hidden, added, q.dtype), False
+        hidden = hidden_pairs(hidden, causal, queries, keys, call.q.device)
+        return sdpa_mask(hidden, added, dtype), False
 
-    def _relative_logits(
-        self, q: Tensor, state: State, q_positions: Tensor, attn_mask: Tensor | None
-    ) -> Tensor | None:
+    def _relative_logits(self, call: Call) -> Tensor | None:
         """Return the unscaled ``relative_logits`` (B, H, T, S), or None."""
         parts = self._parts_with("relative_logits")
         if not parts:
             return None
-        k = used_rows(state, "content_k" if "content_k" in state else "k")
+        k = used_rows(call.state, "content_k" if "content_k" in call.state else "k")
         if self._seeing_mask:
-            hidden, _ = split_mask(state, attn_mask, None)
+            hidden, _ = split_mask(call.state, call.attn_mask, None)
             for index in self._seeing_mask:
                 self.parts[index].see_mask(hidden)  # type: ignore[operator]
-        return sum_of_terms(parts, "relative_logits", q, k, q_positions, state["k_positions"])
+        return sum_of_terms(parts, "relative_logits", call.q, k, *call.positions)
 
-    def _bias(self, q_positions: Tensor, k_positions: Tensor, shared: SharedPass) -> Tensor | None:
+    def _bias(self, call: Call) -> Tensor | None:
         """Return the sum of biases (B or 1, H, T, S), or None; shared ones once per pass."""
         if not self._biases:
             return None
-        return sum_of_terms(self._biases, "attn_bias", q_positions, k_positions, shared=shared)
+        return sum_of_terms(self._biases, "attn_bias", *call.positions, shared=call.shared)

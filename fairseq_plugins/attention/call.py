@@ -1,0 +1,61 @@
+"""One call of softmax attention: queries, and the keys and masks that they see."""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from fairseq_plugins.attention.base import State
+from fairseq_plugins.attention.cache import first_keys
+from fairseq_plugins.attention.shared import SharedPass
+from fairseq_plugins.encodings.position_bounds import known_end, with_end
+
+
+class Call(NamedTuple):
+    """Queries, and the keys and masks that they see.
+
+    Attributes:
+        q: (B, H, T, D), not encoded.
+        q_positions: (B or 1, T).
+        state: encoded keys and values, with their positions and padding.
+        causal: whether the last T keys belong to the T queries, each of which sees no later key.
+        shared: cache of the pass.
+        attn_mask: see ``Attention.forward``.
+    """
+
+    q: Tensor
+    q_positions: Tensor
+    state: State
+    causal: bool
+    shared: SharedPass
+    attn_mask: Tensor | None = None
+
+    @property
+    def positions(self) -> tuple[Tensor, Tensor]:
+        """Positions of queries (B or 1, T) and of keys (B or 1, S)."""
+        return self.q_positions, self.state["k_positions"]
+
+    @property
+    def hides_later(self) -> bool:
+        """Whether later keys have to be hidden: not from one query, the last."""
+        # A branch, since a comparison would be symbolic in a compiled graph.
+        if self.q.size(2) == 1:
+            return False
+        return self.causal
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether a mask besides the causal one hides keys."""
+        return self.attn_mask is not None or "key_padding_mask" in self.state
+
+    def block(self, begin: int, end: int) -> "Call":
+        """Return the call of queries ``begin``..``end`` - 1 alone, and of the keys that they see.
+
+        Its cache is empty, since results of the whole do not fit.
+        """
+        queries, keys = self.q.size(2), self.state["k_positions"].size(1)
+        return self._replace(
+            q=self.q[:, :, begin:end],
+            q_positions=with_end(self.q_positions[:, begin:end], known_end(self.q_positions)),
+            state=first_keys(self.state, keys - queries + end if self.causal else keys),
+            shared=SharedPass(),
+        )
