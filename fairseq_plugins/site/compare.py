@@ -32,7 +32,7 @@ def _table(found: TableResults, runs: TableCells) -> Data:
             {
                 "row": cell.row,
                 "label": cell.label,
-                "attention": cell.attention,
+                "attention": found.table.word_of(cell.attention),
                 "page": cell.page,
                 "metrics": [[label, list(values), m] for label, values, m in cell.metrics],
                 "seeds": list(cell.seeds),
@@ -56,12 +56,12 @@ def _thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def pairs_of(found: TableResults) -> Mapping[str, Data]:
-    """Return the rows of each attention, and the judged pairs.
+    """Return the name and the rows of each attention, and the judged pairs.
 
     A pair: indices of the two rows, effect, interval, corrected p as text, number of common seeds,
     and the verdict on the first row.
     """
-    result = {}
+    result, digits = {}, found.table.ranked_by.digits
     for attention in [*found.table.attentions, *found.table.extra_attentions]:
         judged = found.judged.pairs(attention)
         names = sorted({name for pair in judged for name in pair})
@@ -69,11 +69,12 @@ def pairs_of(found: TableResults) -> Mapping[str, Data]:
         pairs = []
         for (first, second), one in judged.items():
             numbers = [one.effect, one.low, one.high]
-            short = [None if n is None else float(f"{n:.4g}") for n in numbers]
+            short = [None if n is None else round(n, digits) for n in numbers]  # as on the page
             p = probability(one.adjusted)
             pairs.append(
                 [index[first], index[second], *short, p, one.seeds, found.judged.verdict(one)]
             )
         if pairs:
-            result[attention] = {"rows": names, "pairs": pairs}
+            word = found.table.word_of(attention)
+            result[attention] = {"name": word, "rows": names, "pairs": pairs}
     return result

@@ -28,9 +28,11 @@ def test_page_and_site_agree_on_all_committed_results(name: str, scale: str) -> 
     found = TableResults(table, scale, runs, [])
     site = pairs_of(found)
     labels = {row.label: row.name for row in table.rows}
+    digits = table.ranked_by.digits
     sign = " > " if table.ranked_by.higher_is_better else " < "
     parts = (part for section in orderings(found.judged) for part in section.parts)
     sections = {part.partition(":")[0]: part for part in parts}
+    assert all(one["name"] == table.word_of(attention) for attention, one in site.items())
     for attention in table.attentions:
         section = sections.get(f"**{table.name_of(attention).capitalize()}**", "")
         for line in section.splitlines():
@@ -45,3 +47,7 @@ def test_page_and_site_agree_on_all_committed_results(name: str, scale: str) -> 
             if rows[pair[0]] != labels[better]:
                 word = {BETTER: WORSE, WORSE: BETTER}.get(word, word)
             assert (WORDS[cells[5]], cells[4]) == (word, p), line
+            # As static/compare.js shows them, with either sign.
+            shown = sorted(f"{abs(n):.{digits}f}" for n in pair[2:5] if n is not None)
+            page = [cells[2], *cells[3].split(" to ")] if pair[3] is not None else [cells[2]]
+            assert shown == sorted(number.lstrip("+-") for number in page), line

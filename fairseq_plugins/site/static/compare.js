@@ -32,7 +32,7 @@
   function showPairs() {
     const rows = [];
     for (const one of data.tables) {
-      for (const [attention, found] of Object.entries(one.pairs)) {
+      for (const found of Object.values(one.pairs)) {
         const own = found.rows.indexOf(first.value), other = found.rows.indexOf(second.value);
         for (const [a, b, effect, low, high, p, seeds, verdict] of found.pairs) {
           const sign = a === own && b === other ? 1 : a === other && b === own ? -1 : 0;
@@ -42,7 +42,7 @@
           const word = sign > 0 ? verdict : opposite[verdict] ?? verdict;
           const better = one.higher ? "higher" : "lower";
           rows.push([
-            [element("a", { href: one.page }, one.name), element("small", {}, `${attention}; ${one.metric}, ${better} is better`)],
+            [element("a", { href: one.page }, one.name), element("small", {}, `${found.name}; ${one.metric}, ${better} is better`)],
             minus(signed(sign * effect)), badge(word),
             ends ? minus(`${signed(ends[0])} to ${signed(ends[1])}`) : "-",
             p, seeds ? `${seeds} paired` : p === "-" ? "-" : "pooled deviation",
