@@ -217,6 +217,14 @@ def test_what_nobody_would_honour_is_refused_by_name() -> None:
         model(use_cache=False)
 
 
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_an_attention_of_transformers_would_have_no_encoding(implementation: str) -> None:
+    model = swap(make("llama"), "alibi")
+    model.set_attn_implementation(implementation)
+    with pytest.raises(ValueError, match=f"must be 'fairseq_plugins'.*is '{implementation}'"):
+        model(input_ids=words())
+
+
 def test_what_cannot_be_swapped_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="`model` must have layers with one self-attention each"):
         sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}

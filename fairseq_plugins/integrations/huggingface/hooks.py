@@ -10,6 +10,7 @@ from fairseq_plugins.attention.base import draw_positions
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.integrations.huggingface.cache import prepare_cache
 from fairseq_plugins.integrations.huggingface.passes import (
+    IMPLEMENTATION,
     PASS_KEYWORD,
     ForwardPass,
     resolve_positions,
@@ -40,6 +41,7 @@ def before_model(
     structure = modules.structure
     cache_name = _rename_cache(given, names)
     tokens, x = given.get("input_ids"), given.get("inputs_embeds")
+    _check_implementation(base.config)
     _check_arguments(given, modules, cache_name)
     source = tokens if tokens is not None else x
     if source is None or (tokens is not None and x is not None):
@@ -94,6 +96,17 @@ def _rename_cache(given: dict[str, Any], names: tuple[str, ...]) -> str:
     name = next((name for name in CACHE_NAMES if name in names), CACHE_NAMES[0])
     given[name] = caches[0] if caches else None
     return name
+
+
+def _check_implementation(config: Any) -> None:
+    """Check that the attentions are still the installed ones, with the position encoding."""
+    found = config._attn_implementation
+    if found != IMPLEMENTATION:
+        raise ValueError(
+            f"`attn_implementation` of the model must be {IMPLEMENTATION!r}, since another one has "
+            f"no position encoding, but is {found!r} instead; `output_attentions=True` of a call "
+            "needs no other."
+        )
 
 
 def _check_arguments(given: dict[str, Any], modules: Any, cache_name: str) -> None:

@@ -27,10 +27,8 @@ from fairseq_plugins.integrations.huggingface.families import (
     skip_no_rotation,
 )
 from fairseq_plugins.integrations.huggingface.hooks import before_layer, before_model
-from fairseq_plugins.integrations.huggingface.passes import attend, no_mask
+from fairseq_plugins.integrations.huggingface.passes import IMPLEMENTATION, attend, no_mask
 from fairseq_plugins.integrations.huggingface.settings import KEY, EncodingSettings
-
-IMPLEMENTATION = "fairseq_plugins"  # the name in transformers' AttentionInterface
 
 AttentionInterface.register(IMPLEMENTATION, attend)
 AttentionMaskInterface.register(IMPLEMENTATION, no_mask)

@@ -19,6 +19,7 @@ from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.position_bounds import known_end, with_end
 from fairseq_plugins.integrations.huggingface.cache import StateLayer
 
+IMPLEMENTATION = "fairseq_plugins"  # the name in transformers' AttentionInterface
 # Options of AttentionInterface that change the attention itself.
 _UNSUPPORTED = ("position_bias", "s_aux", "sliding_window", "softcap")
 PASS_KEYWORD = "position_pass"  # keyword by which layers pass a ForwardPass to their attentions
