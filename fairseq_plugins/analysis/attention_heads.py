@@ -7,13 +7,13 @@ Shapes: L layers, H heads, T queries, S keys.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairseq_plugins.analysis.figure_files import RenderedFigure, grey_limits
+from fairseq_plugins.analysis.figure_files import RenderedFigure, add_scale, grey_limits
 from fairseq_plugins.analysis.loaded_stacks import LoadedStack
 from fairseq_plugins.analysis.samples import Sample
 from fairseq_plugins.analysis.softmax_inputs import recorded_heads
@@ -88,20 +88,25 @@ def heads_figure(
     layers = _chosen("layers", layers, weights.size(0))
     heads = _chosen("heads", heads, weights.size(1))
     taken = torch.tensor(layers).unsqueeze(1) - 1, torch.tensor(heads) - 1
-    found = [measure_heads(head_weights(loaded, one, site)[taken]) for one in samples]
-    means = [torch.stack([one[name] for one in found]).mean(0).flatten() for name in MEASURES]
-    names = [f"layer {layer}, head {head}" for layer in layers for head in heads]
-    measured = dict(zip(names, torch.stack(means, 1).tolist(), strict=True))
-    maps = dict(zip(names, weights[taken].flatten(0, 1), strict=True))
+    weights = weights[taken]
+    found = [measure_heads(weights)]
+    found += [measure_heads(head_weights(loaded, one, site)[taken]) for one in samples[1:]]
+    means = {name: torch.stack([one[name] for one in found]).mean(0) for name in MEASURES}
+    numbers = {
+        f"layer {layer}, head {head}": {
+            **{name: float(values[i, j]) for name, values in means.items()},
+            "weights": weights[i, j],
+        }
+        for i, layer in enumerate(layers)
+        for j, head in enumerate(heads)
+    }
+    lines = [
+        [head, *(f"{values[name]:.3f}" for name in MEASURES)] for head, values in numbers.items()
+    ]
     rows, columns = (
         [text_of(token) or token for token in tokens]
         for tokens in _tokens(loaded, samples[0], site)
     )
-    numbers = {
-        name: {**dict(zip(MEASURES, measured[name], strict=True)), "weights": maps[name]}
-        for name in names
-    }
-    lines = [[name, *(f"{value:.3f}" for value in measured[name])] for name in names]
     how = (
         "Square root of the weights of one sample, on one scale up to their 99th percentile; each "
         f"row is a query. The table has means over the queries of {len(samples)} samples. *Mean "
@@ -109,7 +114,7 @@ def heads_figure(
         "2019). *On the first key*: the weight there, where heads with nothing to do often rest."
     )
     return RenderedFigure(
-        _draw(maps, len(heads), rows, columns),
+        _draw(weights, [*numbers], rows, columns),
         {"queries": rows, "keys": columns, "samples": len(samples), "heads": numbers},
         [how, markdown_table(["", *MEASURES.values()], lines, left=1)],
     )
@@ -133,19 +138,19 @@ def _tokens(loaded: LoadedStack, sample: Sample, site: str) -> tuple[list[str], 
     return (target, source) if site == "cross" else (read, read)
 
 
-def _draw(maps: Mapping[str, Tensor], across: int, rows: list[str], columns: list[str]) -> Any:
+def _draw(weights: Tensor, names: list[str], rows: list[str], columns: list[str]) -> Any:
     """Draw a line of maps for each layer; few and short ones have tokens at the axes."""
     from matplotlib.figure import Figure
 
-    down, least = len(maps) // across, LARGE if len(maps) <= FEW else SMALL
-    labelled = len(maps) <= FEW and max(len(rows), len(columns)) <= MOST_TOKENS
+    (down, across), least = weights.shape[:2], LARGE if len(names) <= FEW else SMALL
+    labelled = len(names) <= FEW and max(len(rows), len(columns)) <= MOST_TOKENS
     width, height = (max(least, TOKEN * len(side) * labelled) for side in (columns, rows))
     size = (width * across + 1, height * down + 0.5)
-    roots = torch.stack([*maps.values()]).sqrt().numpy()
+    roots = weights.flatten(0, 1).sqrt().numpy()
     _, most = grey_limits(roots)  # below the first queries' weights of a causal model
     picture = Figure(figsize=size, layout="constrained")
     axes = picture.subplots(down, across, squeeze=False, sharex=True, sharey=True)
-    for axis, name, root in zip(axes.flat, maps, roots, strict=True):
+    for axis, name, root in zip(axes.flat, names, roots, strict=True):
         image = axis.imshow(root, cmap="Greys", vmin=0, vmax=most, interpolation="none")
         axis.set_title(name, fontsize=8)
         axis.tick_params(labelsize=7)
@@ -154,8 +159,5 @@ def _draw(maps: Mapping[str, Tensor], across: int, rows: list[str], columns: lis
             axis.set_yticks(range(len(rows)), rows, parse_math=False)
     picture.supxlabel("key", fontsize=9)
     picture.supylabel("query", fontsize=9)
-    extend = "max" if roots.max() > most else "neither"
-    bar = picture.colorbar(image, ax=axes, shrink=0.6, extend=extend)
-    bar.ax.tick_params(labelsize=7)
-    bar.set_label("square root of the weight", fontsize=8)
+    add_scale(picture, image, axes, "square root of the weight")
     return picture

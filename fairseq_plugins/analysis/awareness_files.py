@@ -151,8 +151,7 @@ def to_json(measured: Sequence[MeasuredEncoding]) -> dict[str, Any]:
 
 
 def _measures(one: MeasuredEncoding) -> dict[str, Any]:
-    known = one.awareness
-    if known is None:
+    if (known := one.awareness) is None:
         return {"centre_gap": one.centre_gap}
     return {
         "centre_gap": one.centre_gap,

@@ -10,7 +10,8 @@ from typing import Any
 
 from fairseq_plugins.common.pictures import save_picture
 
-LONG, SHORT, GAP = 3.0, 1.0, 0.5  # n, d and the room between matrices
+SIZES = {"n": 3.0, "d": 1.0}  # of a side in the drawing
+LONG, GAP = SIZES["n"], 0.5  # GAP is the room between matrices
 
 
 @dataclass(frozen=True)
@@ -20,16 +21,6 @@ class Matrix:
     label: str
     rows: str
     columns: str
-
-    @property
-    def height(self) -> float:
-        """Its height in the drawing."""
-        return LONG if self.rows == "n" else SHORT
-
-    @property
-    def width(self) -> float:
-        """Its width in the drawing."""
-        return LONG if self.columns == "n" else SHORT
 
 
 @dataclass(frozen=True)
@@ -72,13 +63,12 @@ def _draw(axis: Any, product: Product) -> None:
 
     left, edges = 0.0, []
     for factor in product.factors:
-        low = -factor.height / 2
-        axis.add_patch(
-            Rectangle((left, low), factor.width, factor.height, facecolor="#dce6f2", edgecolor="k")
-        )
-        axis.text(left + factor.width / 2, 0, factor.label, ha="center", va="center", fontsize=9)
-        edges.append((left, left + factor.width))
-        left += factor.width + GAP
+        width, height = SIZES[factor.columns], SIZES[factor.rows]
+        at = left, -height / 2
+        axis.add_patch(Rectangle(at, width, height, facecolor="#dce6f2", edgecolor="k"))
+        axis.text(left + width / 2, 0, factor.label, ha="center", va="center", fontsize=9)
+        edges.append((left, left + width))
+        left += width + GAP
     start, end = edges[product.first][0] - GAP / 4, edges[product.first + 1][1] + GAP / 4
     around = (start, -LONG / 2 - GAP / 4), end - start, LONG + GAP / 2
     axis.add_patch(Rectangle(*around, fill=False, linestyle="--"))

@@ -14,6 +14,7 @@ from torch import Tensor
 from fairseq_plugins.analysis.decomposition import decompose
 from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.encodings import build_encoding
+from fairseq_plugins.encodings.canonical import canonical_form
 
 DIM, POSITION = 12, 5
 
@@ -33,15 +34,7 @@ def relative_matrices(name: str, dim: int = DIM) -> Callable[[int], Tensor]:
             f"{name} must act on queries and keys alone to have a W_s, but its hooks are: "
             f"{', '.join(sorted(encoding.hooks)) or 'none'}."
         )
-    units = torch.eye(dim, dtype=torch.float64).expand(1, 1, -1, -1)
-
-    def at(position: int) -> Tensor:
-        with torch.no_grad():
-            query = encoding.transform_query(units, torch.full((1, dim), 0))
-            key = encoding.transform_key(units, torch.full((1, dim), position))
-        return (query @ key.mT)[0, 0]
-
-    return at
+    return lambda position: canonical_form(encoding, position)[0].matrix[0]
 
 
 def draw(name: str) -> Any:

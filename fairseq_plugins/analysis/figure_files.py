@@ -212,11 +212,17 @@ def draw_panels(
         axis.set_ylabel(panel.axes[1], fontsize=9)
         axis.tick_params(labelsize=9)
         axis.locator_params(integer=True)
-        beyond = bool(finite.min() < least), bool(finite.max() > most)
-        bar = picture.colorbar(image, ax=axis, shrink=0.8, extend=_ARROWS[beyond])
-        bar.ax.tick_params(labelsize=8)
-        bar.set_label(panel.unit, fontsize=8)
+        add_scale(picture, image, axis, panel.unit)
     return picture
+
+
+def add_scale(picture: Any, image: Any, axes: Any, unit: str = "", size: int = 8) -> None:
+    """Draw the scale of an image beside axes, with an arrow where numbers are beyond it."""
+    numbers, (least, most) = image.get_array(), image.get_clim()
+    extend = _ARROWS[bool(numbers.min() < least), bool(numbers.max() > most)]
+    bar = picture.colorbar(image, ax=axes, shrink=0.8, extend=extend)
+    bar.ax.tick_params(labelsize=size)
+    bar.set_label(unit, fontsize=size)
 
 
 def draw_lines(

@@ -24,6 +24,12 @@ from fairseq_plugins.encodings.shaw import LearnableSinusoidalKeys, RelativeKeys
 BERT_WIDTH, BERT_HEADS = 768, 12
 # Kinds of position vectors.
 LEARNED, LEARNED_SINUSOIDS, FIXED_SINUSOIDS = "learned", "learnable sinusoids", "fixed sinusoids"
+_KINDS: dict[type, str] = {
+    LearnableSinusoidal: LEARNED_SINUSOIDS,
+    Learned: LEARNED,
+    Sinusoidal: FIXED_SINUSOIDS,
+    FairseqSinusoidal: FIXED_SINUSOIDS,
+}
 
 
 @dataclass(frozen=True)
@@ -55,14 +61,9 @@ class FigureInput:
 
     def absolute_kind(self) -> str:
         """Return the kind of the absolute vectors, as `LEARNED`; "" for others or none."""
-        for part in self.inputs.parts if self.inputs is not None else ():
-            if isinstance(part, LearnableSinusoidal):
-                return LEARNED_SINUSOIDS
-            if isinstance(part, Learned):
-                return LEARNED
-            if isinstance(part, Sinusoidal | FairseqSinusoidal):
-                return FIXED_SINUSOIDS
-        return ""
+        parts = self.inputs.parts if self.inputs is not None else ()
+        kinds = (kind for part in parts for cls, kind in _KINDS.items() if isinstance(part, cls))
+        return next(kinds, "")
 
     def relative(self) -> Tensor | None:
         """Return the vectors of the offsets -k..k (2k + 1, D); None without relative vectors."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fairseq_plugins.analysis.figure_files import grey_limits, round_digits
+from fairseq_plugins.analysis.figure_files import add_scale, grey_limits, round_digits
 from fairseq_plugins.analysis.picture import EncodingPicture, Panel
 from fairseq_plugins.common.files import with_ending, write_json, write_text
 from fairseq_plugins.common.pictures import save_picture
@@ -159,7 +159,8 @@ def _draw_behaviour(picture: Any, panels: Sequence[Any], data: EncodingPicture) 
         decay.set_ylim(bottom=max(1e-6, float(data.decay.min()) / 2))
     else:
         decay.set_ylim(0, 1.05)  # so that a weak decay looks weak
-    _scale(picture, weights, _attention(weights, data, "attention over a repeated word"))
+    image = _attention(weights, data, "attention over a repeated word")
+    add_scale(picture, image, weights, size=7)
 
 
 def draw_side_by_side(pictures: Sequence[EncodingPicture]) -> Any:
@@ -246,13 +247,7 @@ def _draw_part(picture: Any, panel: Any, part: Panel) -> None:
         extent=edges,
     )
     panel.set_title(part.title, fontsize=9)
-    _scale(picture, panel, shown)
-
-
-def _scale(picture: Any, panel: Any, shown: Any) -> None:
-    is_beyond = shown.get_array().max() > shown.get_clim()[1]
-    bar = picture.colorbar(shown, ax=panel, shrink=0.8, extend="max" if is_beyond else "neither")
-    bar.ax.tick_params(labelsize=7)
+    add_scale(picture, shown, panel, size=7)
 
 
 def page(pictures: Sequence[EncodingPicture], command: str) -> str:

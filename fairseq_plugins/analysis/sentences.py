@@ -20,23 +20,19 @@ def signs(found: Mapping[str, float], *, below: bool = False) -> dict[str, tuple
 
 def summarise(statement: str, found: Mapping[str, tuple[bool, str]]) -> str:
     """List the names for which a statement holds and the others; "" without names."""
-    if not found:
-        return ""
     parts = []
     for wanted, word in ((True, "so"), (False, "not")):
         names = [
             f"`{name}` ({number})" for name, (is_so, number) in found.items() if is_so == wanted
         ]
         parts += [f"{word} for {', '.join(names)}"] if names else []
-    return f"{statement}: {'; '.join(parts)}."
+    return f"{statement}: {'; '.join(parts)}." if parts else ""
 
 
 def summarise_values(
     statement: str, values: Mapping[str, float], holds: Callable[[float], bool], form: str = ".3g"
 ) -> str:
     """List the names whose values meet a statement; the larger side, above `NAMED`, as a range."""
-    if not values:
-        return ""
     so = {name: value for name, value in values.items() if holds(value)}
     others = {name: value for name, value in values.items() if name not in so}
     parts = []
@@ -50,4 +46,4 @@ def summarise_values(
             least, most = (f"{value:{form}}" for value in (min(side.values()), max(side.values())))
             text = f"{whose} {len(side)} ({least} to {most})"
         parts.append(text)
-    return f"{statement}: {'; '.join(parts)}."
+    return f"{statement}: {'; '.join(parts)}." if parts else ""

@@ -149,13 +149,7 @@ def t5_buckets_widen() -> Finding:
 
 def rope_is_relative() -> Finding:
     """Compare RoPE's scores of pairs at the same distance."""
-    rope = _build("rope").double()
-    q, k = torch.randn(2, 1, 1, 1, WIDTH, generator=_generator(), dtype=torch.float64).unbind()
-    scores = []
-    for start in (0, 7, 1_000):
-        at, there = torch.tensor([[start]]), torch.tensor([[start + 5]])
-        scores.append(rope.transform_query(q, at) @ rope.transform_key(k, there).mT)
-    worst = max(_largest(one - scores[0]) for one in scores)
+    worst = _change_of_scores(_build("rope"), 1_000)
     return Finding(worst < 1e-5, f"scores at one distance agree within {worst:.0e}")
 
 
@@ -202,19 +196,9 @@ def zero_padding_tells_positions() -> Finding:
     return Finding(same and ends > 1e-3, text)
 
 
-@torch.no_grad()
 def lrpe_types_are_relative() -> Finding:
     """Compare the types' scores of pairs at the same distance, learned parameters as drawn."""
-    q, k = torch.randn(2, 1, 1, 1, WIDTH, generator=_generator(), dtype=torch.float64).unbind()
-    worst = 0.0
-    for number in range(1, 9):
-        encoding = _build(f"lrpe_type{number}").double()
-        scores = [
-            encoding.transform_query(q, torch.tensor([[start]]))
-            @ encoding.transform_key(k, torch.tensor([[start + 5]])).mT
-            for start in (0, 7, 100)
-        ]
-        worst = max(worst, *(_largest(one - scores[0]) for one in scores))
+    worst = max(_change_of_scores(_build(f"lrpe_type{number}"), 100) for number in range(1, 9))
     return Finding(worst < 1e-5, f"scores at one distance agree within {worst:.0e}")
 
 
@@ -300,6 +284,19 @@ def _shared(found: Awareness) -> str:
         f"of {len(found.forward)} features {as_words(found.forward)} agree at lengths of 2 to 40 "
         f"counted from the start, and {as_words(found.backward)} from the end"
     )
+
+
+@torch.no_grad()
+def _change_of_scores(encoding: PositionEncoding, far: int) -> float:
+    """Return the largest change of a pair's score as both move from 0 to 7 and `far` positions."""
+    encoding = encoding.double()
+    q, k = torch.randn(2, 1, 1, 1, WIDTH, generator=_generator(), dtype=torch.float64).unbind()
+    first, *others = (
+        encoding.transform_query(q, torch.tensor([[start]]))
+        @ encoding.transform_key(k, torch.tensor([[start + 5]])).mT
+        for start in (0, 7, far)
+    )
+    return max(_largest(other - first) for other in others)
 
 
 def _build(name: str, **options: Any) -> PositionEncoding:
