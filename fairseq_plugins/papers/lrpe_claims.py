@@ -32,8 +32,8 @@ def _vanilla_glue(row: str, label: str, mismatch: str = "") -> Claim:
         f"vanilla attention, GLUE: type 1's average is above {label}'s",
         Comparison("table3", AVERAGE, "vanilla", ("lrpe_type1",), (row,), "above"),
         mismatch=mismatch,
-        note="At `published` a row less similar to the published model also shows that it has not "
-        "recovered from the change of its encoding.",
+        note="At `published` a row may be worse because it has not recovered from the change of "
+        "its encoding.",
     )
 
 
@@ -77,7 +77,7 @@ LRPE_CLAIMS = (
     _vanilla_glue("rope", "RoPE"),
     _vanilla_glue("spe", "SPE"),
     _vanilla_glue("t5", "T5"),
-    _vanilla_glue("base", "Base", "By its Table 3 Base has 86.44 and type 1 85.94."),
+    _vanilla_glue("base", "Base", "In its Table 3 Base has 86.44 and type 1 85.94."),
     *(_translation(attention) for attention in ATTENTIONS),
     Claim(
         "mt-linear-permutation-cores",

@@ -227,9 +227,9 @@ def _similarity(results: Sequence[Result]) -> list[str]:
     )
     return [
         "Similarity to the published model before fine-tuning: the mean cosine between the last "
-        f"layers' outputs on held-out text (1: equal; mean over seeds): {words}. The lower it is, "
-        "the less a row has recovered from the change of its encoding, and its numbers show that "
-        "too."
+        f"layers' outputs on held-out text (1: equal; mean over seeds): {words}. A row with a "
+        "low cosine has not recovered from the change of its encoding, which its other numbers "
+        "reflect too."
     ]
 
 

@@ -105,12 +105,9 @@ def render_claims(
     sections = []
     for paper in dict.fromkeys(claim.paper for claim in claims):
         own = [claim for claim in claims if claim.paper == paper]
-        notes = [
-            f"{claim.text}: {text}"
-            for claim in own
-            if (text := " ".join(filter(None, (claim.mismatch, claim.note))))
-        ]
-        parts = [_table(own, verdicts), *(["**Notes**", bullets(notes)] if notes else [])]
+        parts = [_table(own, verdicts)]
+        if notes := _notes(own):
+            parts += ["**Notes**", bullets(notes)]
         sections.append(Section(paper, parts))
     if unjudged:
         lines = [[one.text, f"{one.paper}, {one.place}", one.reason] for one in unjudged]
@@ -226,6 +223,15 @@ def _table(claims: Sequence[Claim], verdicts: Verdicts) -> str:
         words = [_cell(claim, verdicts[scale].get(claim.name)) for scale in scales]
         lines.append([claim.text, claim.place, effect, *words])
     return markdown_table(["claim", "place", "in the paper", *scales], lines)
+
+
+def _notes(claims: Sequence[Claim]) -> list[str]:
+    """Write each note once, after the claims that have it."""
+    by_note: dict[str, list[str]] = {}
+    for claim in claims:
+        if note := " ".join(filter(None, (claim.mismatch, claim.note))):
+            by_note.setdefault(note, []).append(f"*{claim.text}*")
+    return [f"{', '.join(texts)}: {note}" for note, texts in by_note.items()]
 
 
 def _cell(claim: Claim, verdict: Verdict | None) -> str:

@@ -104,8 +104,8 @@ def marks(judged: JudgedTable) -> list[Section]:
     parts = [
         f"In each cell the paper's {MARK} / our two-sided p of the difference from "
         f"`{table.reference}`, and in brackets this p after Holm's correction over the paper's "
-        f"rows, which decides our {MARK}. `{DASH}`: no mark in the paper, or no p here, for want "
-        "of a run or of several seeds."
+        f"rows, which decides our {MARK}. `{DASH}`: no mark in the paper, or no p here: no run, "
+        "or no row with several seeds."
     ]
     for attention in table.attentions:
         found = {c.metric: judged.against(attention, c.metric) for c in table.columns}
