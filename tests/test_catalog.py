@@ -189,7 +189,7 @@ def test_a_name_that_stands_for_several_shows_its_parts(pair: str) -> None:
         assert "  shaw.max_distance=64 " in text
         assert gather(name).parameters == 512 * 512 + 2 * 129 * 64
     section = page().partition(f"### `{pair}`")[2]
-    assert "**Stands for** [`learned`](#learned) and [`shaw`](#shaw)" in section
+    assert "**Combines** [`learned`](#learned) and [`shaw`](#shaw)" in section
 
 
 def test_what_does_not_compose_is_said() -> None:

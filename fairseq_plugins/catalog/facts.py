@@ -57,19 +57,19 @@ SIZE = (
 
 @dataclass(frozen=True)
 class Facts:
-    """Properties of a name, as shown in the catalogue.
+    """Properties of an encoding, as the catalogue shows them.
 
     Attributes:
-        name: of the table, or several joined by ``+``.
-        hooks: the overridden ones, in the order of their use.
+        name: of the registry, or several joined by ``+``.
+        hooks: those that it overrides, in the order of their use.
         fits: by attention and direction, whether the encoding is supported; ``-`` for
             cross-attention if no hook acts inside an attention.
         refusals: by reason, the attentions and directions that do not support the encoding.
-        parameters: the learned ones at ``SIZE``, shared ones once.
-        parameters_per_layer: those of them that each layer has for itself.
+        parameters: number of learned parameters at ``SIZE``, shared ones counted once.
+        parameters_per_layer: number of those that each layer has for itself.
         position_facts: properties of its use of positions.
         is_stochastic: whether it has random values.
-        feature_map: the feature map of linear attention that its definition prescribes, or None.
+        feature_map: that of linear attention if the definition prescribes one, or None.
         replaces_absolute: whether it replaces the framework's absolute embedding.
         gives_pairs: whether a GPU kernel can compute its bias pair by pair.
     """
@@ -101,7 +101,7 @@ class Facts:
         return next(kernels, "fused")
 
     def under(self, attention: str) -> Fit:
-        """Return whether an attention supports it in any direction."""
+        """Return whether an attention supports the encoding in any direction."""
         return "yes" if "yes" in [self.fits[attention, d] for d in DIRECTIONS] else "no"
 
     def when(self, direction: str) -> str:
@@ -113,7 +113,7 @@ class Facts:
 
 
 def gather(name: str) -> Facts:
-    """Collect the properties of a name by building the encoding in every direction.
+    """Collect the properties of an encoding by building it in every direction.
 
     Raises:
         ValueError: an unknown name, or names that do not compose.
@@ -212,7 +212,7 @@ def describe(facts: Facts) -> list[tuple[str, str]]:
     if facts.position_facts.needs_lengths:
         lines.append(("lengths", "needs the lengths of the sequences without padding"))
     if not facts.position_facts.extrapolates:
-        lines.append(("longer", "positions beyond the longest of training raise an error"))
+        lines.append(("longer", "positions beyond the training length raise an error"))
     if facts.is_stochastic:
         lines.append(("random values", "drawn in every pass, once for a whole decoding"))
     if facts.feature_map:

@@ -20,11 +20,11 @@ SECTIONS = {"Args:": "Options:", "Attributes:": "Attributes:", "Raises:": "Error
 # A reader's needs and the encodings that meet them.
 WANTED = {
     "what most models use today": "[`rope`](#rope), softmax or linear attention",
-    "longer texts than in training": "[`alibi`](#alibi), [`kerple_log`](#kerple_log), "
+    "texts longer than in training": "[`alibi`](#alibi), [`kerple_log`](#kerple_log), "
     "[`fire`](#fire); of a model with RoPE [`yarn`](#yarn) ([measured](extrapolation.md))",
     "linear attention": "[`rope`](#rope), [`per`](#per), [`lrpe_type2`](#lrpe_type2); column "
     "*linear* below",
-    "absolute embeddings, as of BERT and GPT-2": "[`learned`](#learned), "
+    "absolute embeddings, as in BERT and GPT-2": "[`learned`](#learned), "
     "[`sinusoidal`](#sinusoidal)",
     "relative biases or vectors": "[`t5`](#t5), [`shaw`](#shaw), [`xl`](#xl), "
     "[`deberta`](#deberta)",
@@ -43,7 +43,7 @@ encoding = build_encoding("rope", num_heads=8, head_dim=64)
 ```
 
 In fairseq: `--position-encoding rope`; options and combinations are [below](#name-an-encoding).
-`fairseq-pe encodings NAME` prints all about one, with deviations from the paper. The site of
+`fairseq-pe encodings NAME` prints one in full, with deviations from the paper. The site of
 results has a page for each with charts and numbers, `site/report/encoding-NAME.html`
 (`make report`).
 
@@ -54,9 +54,9 @@ Each links to its definition and options.
 {table}
 
 - **softmax, linear**: whether the attention supports it. *Causal only* excludes bidirectional and
-  cross-attention; *not causal* excludes causal language models. What acts on the token embeddings
-  has no effect of its own on cross-attention.
-- **longer**: whether positions beyond the longest of training are supported; otherwise an error.
+  cross-attention; *not causal* excludes causal language models. Encodings of the token embeddings
+  have no effect of their own in cross-attention.
+- **longer**: whether positions beyond the training length are supported; otherwise an error.
 - **base stays**: whether a language model keeps the absolute embedding `base` beside it
   (`--no-token-positional-embeddings` turns that off).
 - **kernel**: what softmax attention runs. *fused* is `scaled_dot_product_attention` alone, whose
@@ -172,7 +172,7 @@ def families() -> dict[str, list[EncodingEntry]]:
     """Group the entries by module, under the first sentence of its docstring.
 
     Names of one class follow each other in the order of the source, which is the reverse of that
-    in which its decorators ran. Names that stand for several come last.
+    in which its decorators ran. Names of combinations come last.
     """
     by_maker: dict[Callable, list[EncodingEntry]] = {}
     for entry in ENCODINGS.values():
@@ -182,17 +182,17 @@ def families() -> dict[str, list[EncodingEntry]]:
         module = inspect.getdoc(sys.modules[entries[0].make.__module__]) or ""
         heading = prose(_paragraphs(module)[0]).rstrip(".")
         if entries[0].parts:
-            entries, heading = entries[::-1], "Names that stand for several"
+            entries, heading = entries[::-1], "Names of combinations"
         result.setdefault(heading, []).extend(entries)
     return result
 
 
 def _section(entry: EncodingEntry, facts: Facts, first: EncodingEntry | None) -> list[str]:
-    """Return the blocks about a name; ``first`` is the name under which its class is defined."""
+    """Return the blocks about a name; first: the earlier name of the same class, or None."""
     blocks = [f"### `{entry.name}`", f"{_sentence(entry.summary)[:-1]}: `{entry.formula}`."]
     if entry.parts:
         links = " and ".join(map(_link, entry.parts))
-        blocks[1] = f"**Stands for** {links}, with their options."
+        blocks[1] = f"**Combines** {links}, with their options."
     doc = "" if first or entry.parts else inspect.getdoc(entry.make) or ""
     # The first paragraph repeats summary and formula: shown only if there is no other.
     text = [paragraph for paragraph in _paragraphs(doc) if _is_prose(paragraph)]
@@ -214,7 +214,7 @@ def _section(entry: EncodingEntry, facts: Facts, first: EncodingEntry | None) ->
 
 
 def _notes(facts: Facts) -> Iterable[str]:
-    """Yield properties that few encodings have: reasons of errors, random draws, feature maps."""
+    """Yield rare properties: reasons of errors, needed lengths, random draws, feature maps."""
     for reason, cases in facts.refusals.items():
         if any(attention != "linear" for attention, _ in cases):
             yield prose(reason)
@@ -246,7 +246,7 @@ def _first_sentence(text: str) -> str:
 
 
 def _is_prose(paragraph: str) -> bool:
-    """Return whether a paragraph is no section of a docstring and no block of code."""
+    """Return whether a paragraph is neither a docstring's section nor a block of code."""
     is_code = re.search(r"^\s", paragraph, re.MULTILINE)
     return paragraph.partition("\n")[0] not in SECTIONS and not is_code
 

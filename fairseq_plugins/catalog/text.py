@@ -24,7 +24,7 @@ LEGEND = {
     "cross is '-' for an encoding of the token embeddings, which does nothing inside an attention",
     "learned": f"parameters at {SIZE}",
     "lengths": "whether it needs the lengths of the sequences without padding",
-    "longer": "whether positions beyond the longest of training are supported; otherwise an error",
+    "longer": "whether positions beyond the training length are supported; otherwise an error",
 }
 
 

@@ -1,8 +1,8 @@
 """Position encodings in plain PyTorch.
 
-Every module of this package registers what it defines, so a new encoding is one new file. The
-environment variable FAIRSEQ_PLUGINS_ENCODINGS names files elsewhere, which are imported as if they
-were here.
+Every module of this package registers the encodings that it defines, so a new encoding is one new
+file. The environment variable FAIRSEQ_PLUGINS_ENCODINGS names files elsewhere, which are imported
+as if they were here.
 """
 
 import importlib

@@ -22,8 +22,8 @@ overrides one of these hooks:
 
 Everything else has a default: the other hooks, the class attributes, the properties that linear
 attention and the catalogue need (``properties.py``), and optional methods (``protocols.py``). The
-tests in
-``tests/encodings`` and ``tests/attention`` cover every registered name. docs/extending.md has more.
+tests in ``tests/encodings`` and ``tests/attention`` cover every registered name.
+docs/extending.md has more.
 
 Shapes: B batch, H heads, T queries, S keys, D head_dim, D' encoded head_dim, C embed_dim.
 Positions are 0-based int64 of shape (B or 1, T).
@@ -134,7 +134,7 @@ class PositionEncoding(nn.Module):
     embed_window: int = 1
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        # In every such subclass: decaying sums of linear attention would silently omit later keys.
+        # By default for every such class: decaying sums would silently omit later keys.
         super().__init_subclass__(**kwargs)
         if "log_decay" in overridden_hooks(cls) and cls.bidirectional_refusal is None:
             cls.bidirectional_refusal = _DECAY_REFUSAL

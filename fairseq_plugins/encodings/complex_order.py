@@ -38,7 +38,7 @@ def waves(x: Tensor, frequencies: Tensor, positions: Tensor) -> Tensor:
 @register_encoding(
     "complex_order",
     known_as=("complex",),
-    summary="each word a wave over the positions, with its own amplitude, frequency and phase",
+    summary="each word as a wave over positions, with its own amplitude, frequency and phase",
     source="Wang et al. 2020; survey of position encodings, Complex",
     formula="r_j exp(i (w_j s + theta_j)) of word j, as [real; imaginary]",
 )

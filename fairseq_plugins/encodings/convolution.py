@@ -1,4 +1,4 @@
-"""A depthwise convolution, which knows positions from the zeros around a sequence."""
+"""A depthwise convolution, which encodes positions through the zeros around a sequence."""
 
 import torch
 from torch import Tensor, nn

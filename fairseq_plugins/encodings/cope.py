@@ -18,7 +18,7 @@ def contextual_positions(gates: Tensor) -> Tensor:
 @register_encoding(
     "cope",
     known_as=("contextual",),
-    summary="positions that count keys by gates of the content, learned vectors between them",
+    summary="positions counted by gates on the content, with interpolated learned vectors",
     source="CoPE (Golovneva et al. 2024)",
     formula="logit (q_s.k_t + q_s.e[p]) / sqrt(D), p = sum_j sigmoid(q_s.k_j / sqrt(D)), "
     "t <= j <= s, e learned at integers, interpolated between",

@@ -20,7 +20,7 @@ def decay_rates(num_heads: int, device: Device = None) -> Tensor:
 @register_encoding(
     "per",
     known_as=("permuteformer", "permutation"),
-    summary="a random permutation per head, applied as many times as the position says",
+    summary="a random permutation per head, applied s times at position s",
     source="PermuteFormer (Chen 2021); LRPE, Eq. 25",
     formula="score = (Pi_h^s q).(Pi_h^t k) = q.(Pi_h^(t-s) k), Pi_h a fixed random permutation",
 )

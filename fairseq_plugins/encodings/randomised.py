@@ -25,7 +25,7 @@ def ordered_draw(noise: Tensor, count: int) -> Tensor:
 @register_encoding(
     "randomised",
     known_as=("randomized", "random_positions"),
-    summary="others beside it get positions drawn from a longer range in training",
+    summary="positions for other encodings, drawn from a longer range in training",
     source=_SOURCE,
     formula="i_s in place of s, i_0 < i_1 < ... drawn from 0..L-1 in training; i_s = s after",
 )
@@ -102,6 +102,6 @@ register_composition(
 register_composition(
     "randomised_learned",
     ("randomised", "learned"),
-    summary="a learned vector for each position of a range that training draws from",
+    summary="a learned vector per position, at positions drawn from a longer range in training",
     source=_SOURCE,
 )
