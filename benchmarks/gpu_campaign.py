@@ -20,7 +20,7 @@ from fairseq_plugins.runner.launcher import ProcessLauncher
 
 DONE, FAILED, CUT_OFF, LEFT = "done", "failed", "cut off", "left"
 TAIL_LINES = 15
-_FIRST = ("cross_entropy", "lm_step", "causal", "memory", "bias")  # most worth knowing
+_FIRST = ("cross_entropy", "lm_step", "causal", "memory", "bias")  # the most important ones
 _MOST_WORKERS = 12  # of the tests; each compiles kernels on a core, and they share the GPU
 
 
@@ -112,7 +112,10 @@ class Campaign:
                 status = DONE
                 self.say(f"{head}: done before")
             elif takes > left:
-                self.say(f"{head}: left, it takes {takes:.1f} min and {max(left, 0):.1f} are left")
+                self.say(
+                    f"{head}: not started, it takes {takes:.1f} min and only {max(left, 0):.1f} "
+                    "min are left"
+                )
             elif dry:
                 self.say(f"{head}: about {takes:.1f} min\n  {' '.join(part.command)}")
                 left -= takes

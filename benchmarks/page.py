@@ -1,4 +1,4 @@
-"""The page of a device: what was measured, then the targets; and the figure by length.
+"""The page of a device, with measurements and targets, and its figure by length.
 
 Targets are in results/targets.json, one a line; docs/performance.md explains the missed ones.
 """
@@ -22,13 +22,14 @@ from fairseq_plugins.common.tables import DASH, markdown_table
 
 _HIDDEN = {"contenders", "pace", "peaks"}  # settings that are not shown
 _METHOD = (
-    "Ratios are measured in one run in which the contenders take turns: the median "
-    "over the turns of the ratio within a turn, with quartiles. Before any timing, outputs and "
-    "gradients are compared with plain formulas in float64. Made by `python -m benchmarks`.\n\n"
-    "Each time has GFLOP/s of the call's matrix products, and GB/s of the least bytes to move: "
-    "inputs are read once, outputs written once, and tensors kept for backward are read again, "
-    "and written if new. Shares are of the machine's peaks in a large product and a large copy "
-    "(bytes read and written), measured right before and after the benchmark."
+    "The contenders of a ratio take turns in one run. A ratio is taken within each turn; the page "
+    "has its median and quartiles over the turns. Before any timing, outputs and gradients are "
+    "compared with plain formulas in float64. Made by `python -m benchmarks`.\n\n"
+    "GFLOP/s count the matrix products of a call, and GB/s the least number of bytes to move: "
+    "inputs are read once, outputs are written once, and tensors kept for backward are read again, "
+    "and written if they are new. Shares are of the machine's peaks, those of a large matrix "
+    "product and of a large copy (bytes read and written), measured right before and after the "
+    "benchmark."
 )
 
 
@@ -85,8 +86,8 @@ def render(device: str, results: Mapping[str, Result], summaries: Mapping[str, s
     """Render the Markdown page; `summaries` has all benchmarks, in order."""
     is_cpu = device == "cpu"
     caption = (
-        f"Medians of ratios within a turn, {'one thread; ' * is_cpu}the contenders of a ratio take "
-        "turns in one run."
+        "Speed and memory as ratios of contenders that take turns in one "
+        f"run{', on one thread' * is_cpu}."
     )
     sections = [
         Section(f"`{name}`: {summary}", [*_details(device, results[name])])
@@ -126,8 +127,8 @@ def origin(results: Sequence[Result]) -> str:
     ]
     loads = [r["load_average"] for r in results]
     lines.append(
-        f"Load average at the start: {min(loads):.1f} to {max(loads):.1f}, including up to 1 "
-        "from the benchmark before."
+        f"Load average at the start: {min(loads):.1f} to {max(loads):.1f}, of which up to 1 is "
+        "due to the benchmark before."
     )
     return bullets(lines)
 
@@ -149,7 +150,7 @@ def _targets(device: str, results: Mapping[str, Result]) -> str:
     counted = ", ".join(f"{count[word]} {word}" for word in ("met", "missed", "not measured"))
     other = "GPU" if device == "cpu" else "CPU"
     table = markdown_table(["what", "target", "measured", "quartiles", "verdict"], lines, left=1)
-    return f"{counted}. Targets of a {other} are on the page of a {other}.\n\n{table}"
+    return f"{counted}. Targets for a {other} are on the page of a {other}.\n\n{table}"
 
 
 def _details(device: str, result: Result) -> Iterator[str]:
@@ -183,7 +184,7 @@ def _details(device: str, result: Result) -> Iterator[str]:
 
 
 def _times(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield times with their shares of the machine's peaks (missing in old JSON)."""
+    """Yield the table of times and shares of the machine's peaks (missing in old JSON)."""
     lines = []
     for key, seconds in found["medians"].items():
         rates = found.get("rates", {}).get(key, {})
@@ -216,7 +217,7 @@ def _peaks(peaks: Mapping[str, Any]) -> str:
     return (
         f"Peaks before and after: {measured('gflop_per_s')} GFLOP/s in a product of two {side:,} x "
         f"{side:,} matrices, {peaks['gemm_dtype']}; {measured('gb_per_s')} GB/s in a copy of "
-        f"{size:,.4g} MiB. A share is of the higher of the two around it."
+        f"{size:,.4g} MiB. A share is of the higher of the two around its measurement."
     )
 
 

@@ -25,7 +25,7 @@ def read_cells(folder: Path) -> dict[tuple[str, str], Result]:
 
 
 def all_rows(cells: Cells) -> list[str]:
-    """List the paper's rows, then others that are measured."""
+    """List the paper's rows, then other measured ones."""
     return [*ROWS, *sorted({row for row, _ in cells} - {*ROWS})]
 
 
@@ -57,7 +57,7 @@ def render(scale: str, cells: Cells) -> str:
     if cells and is_installed("matplotlib"):
         about = "Dot: ours with its quartiles; diamond: the paper's; red: this project's target."
         sections.append(Section("Figure", [f"![Speeds against Base]({scale}.png)", about]))
-    about = "What a row's arithmetic allows; a verdict is whether the median meets it."
+    about = "Targets are what a row's arithmetic allows; they are met or missed by the median."
     page = table(("target", "ours", "verdict"), aimed)
     sections.append(Section("Targets of this project", [about, page], is_folded=True))
     if cells:
@@ -100,13 +100,13 @@ def draw(cells: Cells, path: Path) -> None:
         panel.axvline(1.0, color="black", linewidth=0.8)
         panel.set(title=f"{attention} attention", xlabel="speed against Base")
         panel.grid(axis="x", alpha=0.3)
-    picture.suptitle("dot: ours with its quartiles; diamond: the paper's; red: aimed at")
+    picture.suptitle("dot: ours with its quartiles; diamond: the paper's; red: target")
     with writing(path) as (file,):
         save_png(picture, file)
 
 
 def describe(cells: Cells) -> tuple[str, list[str]]:
-    """Describe what was measured, in a line and in notes."""
+    """Return the page's caption, and its notes."""
     text = (
         "Speed of a whole training step (forward, backward, update by Adam) of the bidirectional "
         "encoder with a masked language model's loss, relative to Base under the same attention: "
@@ -117,22 +117,22 @@ def describe(cells: Cells) -> tuple[str, list[str]]:
     rounds = [cell["metrics"]["rounds"] for cell in cells.values()]
     turns = " to ".join(map(str, dict.fromkeys((min(rounds), max(rounds)))))
     notes = [
-        f"*Ours*: median and quartiles over {turns} turns of a row and Base, of the ratio within "
-        "a turn. Row `base` is Base against a second Base: its distance from 1 is noise.",
-        "The absolute embedding stays on beside a relative encoding.",
-        "The paper has one row LRPE and does not say its type: its number stands beside each.",
-        f"`{DASH}`: not in the paper, not measured, or the two do not go together.",
+        f"*Ours*: a row and Base take {turns} turns; median and quartiles of the ratio within a "
+        "turn. Row `base` is Base against a second Base: its distance from 1 is noise.",
+        "Rows with a relative encoding also have the absolute embedding of Base.",
+        "The paper has one row LRPE, of an unstated type; its number is shown for each type.",
+        f"`{DASH}`: not in the paper, not measured, or not supported by the attention.",
     ]
     return text, [*notes, *dict.fromkeys(_model(cell["config"]) for cell in cells.values())]
 
 
 def _model(config: Mapping[str, Any]) -> str:
-    # The default of before it was recorded.
+    # Older results do not name their normalizer.
     normalizer = config.get("linear_normalizer", "encoded")
     return (
         f"Model: {config['layers']} layers of {config['width']} features, {config['heads']} "
         f"heads, feed-forward {config['ffn']}, a dictionary of {config['dictionary']:,}, "
         f"{config['dtype']}, no dropout; {config['batch']} sequences of {config['length']} "
-        f"tokens; denominators of linear attention {normalizer}. The paper does not say its sizes "
-        "here."
+        f"tokens; denominators of linear attention {normalizer}. The paper does not state its "
+        "sizes."
     )

@@ -82,7 +82,7 @@ def figure_section(title: str, name: str, note: str = "") -> Section:
     return Section("Figure", [f"![{title} as a figure]({name}.png)", *filter(None, [note]), files])
 
 
-def site_link(page: str, what: str = "the same to sort and to filter") -> str:
+def site_link(page: str, what: str = "these numbers to sort and to filter") -> str:
     """Point to a page's numbers on the site of `fairseq-pe report`."""
     return f"`fairseq-pe report` makes `site/report/{page}`: {what}."
 

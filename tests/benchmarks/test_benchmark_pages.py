@@ -63,7 +63,7 @@ def test_targets_of_another_device_are_on_its_page(device, other):
     lines, text = lines_of({"causal": result}, device)
     assert not any(target.what in lines for target in TARGETS if target.devices == [other])
     assert "1 met, 0 missed" in text
-    assert f"Targets of a {other.upper()} are on the page of a {other.upper()}." in text
+    assert f"Targets for a {other.upper()} are on the page of a {other.upper()}." in text
 
 
 def test_an_empty_page():

@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_left_and_what_does_is_done(tmp_path):
     some = [part("a", minutes=1), part("long", minutes=9), part("b", minutes=1)]
     status, said, states = run(tmp_path, some, minutes=5)
     assert status == 1 and states == {"a": "done", "long": None, "b": "done"}
-    assert "long: left, it takes 9.0 min and 5.0 are left" in said
+    assert "long: not started, it takes 9.0 min and only 5.0 min are left" in said
 
 
 def test_the_budget_counts_what_has_passed(tmp_path):
@@ -146,7 +146,7 @@ def test_a_dry_run_does_nothing_and_needs_no_gpu(tmp_path, capsys):
     assert gpu_campaign.main([*words, "--dry-run"]) == 0
     said = capsys.readouterr().out
     assert "tests: about 4.0 min" in said and "-m gpu tests/gpu" in said
-    assert "table9: left, it takes 12.0 min and 1.0 are left" in said
+    assert "table9: not started, it takes 12.0 min and only 1.0 min are left" in said
     assert gpu_campaign.main([*words, "--list"]) == 0
     assert "LRPE, Table 9" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
