@@ -28,6 +28,7 @@ from fairseq_plugins.runner.journal import JOURNAL, Journal
 from fairseq_plugins.runner.launcher import KILLED, Launcher
 from fairseq_plugins.runner.progress import EVALUATING, Progress
 from fairseq_plugins.runner.run_options import RunOptions
+from fairseq_plugins.runner.run_state import summary
 from fairseq_plugins.runner.slurm_job import script
 from fairseq_plugins.runner.worker_pool import share_of_threads
 
@@ -37,15 +38,14 @@ MEASURED = "metrics.json"  # in the folder of one of several trainings that is m
 
 
 class RunFailed(Exception):
-    """A run failed; `log` is the output of the command that failed."""
+    """A run failed; `log` is the output of the command that failed.
 
-    def __init__(self, reason: str, log: Path | None = None) -> None:
+    is_useless: the trained model cannot be measured; trying again would not help.
+    """
+
+    def __init__(self, reason: str, log: Path | None = None, *, is_useless: bool = False) -> None:
         super().__init__(reason)
-        self.log = log
-
-
-class NoModel(RunFailed):
-    """The trained model cannot be measured; trying again would not help."""
+        self.log, self.is_useless = log, is_useless
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,6 @@ class RunContext:
     commit: str
     sources: str
     failed_starts: dict[Run, RunFailed] = field(default_factory=dict)
-
-    @property
-    def in_job(self) -> bool:
-        return self.options.job is not None
 
 
 class RunExecution:
@@ -106,38 +102,54 @@ class RunExecution:
         self.progress.say(f"{self.title}: {text}")
 
     @contextmanager
-    def noting_failure(self) -> Iterator[None]:
+    def _noting_failure(self) -> Iterator[None]:
         """Record a failure in the journal at once."""
         try:
             yield
-        except (RunFailed, OSError) as failed:
-            log, is_useless = getattr(failed, "log", None), isinstance(failed, NoModel)
+        except (RunFailed, OSError) as error:
+            failed = error if isinstance(error, RunFailed) else RunFailed(str(error))
             with suppress(OSError):  # maybe the cause of the failure
-                self.journal.fail(str(failed), log, is_useless=is_useless)
+                self.journal.fail(str(failed), failed.log, is_useless=failed.is_useless)
             raise
 
     def train_all(self) -> None:
         """Run all trainings; another job evaluates them."""
-        for training in self.planned.trainings:
-            (self.context.root / training.folder).mkdir(exist_ok=True)
-            self.train(training)
-        self.journal.content[HARDWARE] = self._hardware()
-        self.journal.write()
+        with self._noting_failure():
+            for training in self.planned.trainings:
+                (self.context.root / training.folder).mkdir(exist_ok=True)
+                self.train(training)
+            self.journal.content[HARDWARE] = self._hardware()
+            self.journal.write()
 
     def _hardware(self) -> dict[str, Any]:
         jobs = self.context.options.jobs  # side by side; a single run has this process's threads
         threads = share_of_threads(jobs) if jobs > 1 else None
         return provenance.hardware(self.planned.devices.gpus, threads)
 
-    def complete(self) -> Result:
-        """Run and measure all trainings; return the result."""
-        parts = {t.variant.name: self._measured(t) for t in self.planned.measured}
-        result = self._result(parts)
-        try:
-            results.check_result(result, self.planned.experiment.metrics)
-        except ValueError as error:
-            raise RunFailed(f"its measurements are not a valid result ({error})") from None
-        return result
+    def finish(self, existing: Result | None) -> str:
+        """Train and measure; write the result, and return its numbers in a line.
+
+        existing: the run's result, which is not replaced.
+        """
+        path = self.run.result
+        if existing is not None:
+            self.say(
+                f"{path} stays; its checkpoint is not here and is trained again, which on another "
+                "machine gives other last digits"
+            )
+        with self._noting_failure():
+            parts = {t.variant.name: self._measured(t) for t in self.planned.measured}
+            result = self._result(parts)
+            try:
+                results.check_result(result, self.planned.experiment.metrics)
+            except ValueError as error:
+                raise RunFailed(f"its measurements are not a valid result ({error})") from None
+            self.journal.content["finished"] = True
+            self.journal.write()
+            if existing is None:
+                self._write(result)
+                return summary(result)
+        return f"made again, {summary(result)}; {path} stays, with {summary(existing)}"
 
     def _open_folder(self) -> Journal:
         """Open the journal of a run to resume, or set its folder aside and begin anew."""
@@ -174,7 +186,8 @@ class RunExecution:
         interruption.check()
         stop = log.with_name(STOP)
         stop.unlink(missing_ok=True)
-        can_save = training and self.context.in_job
+        in_job = self.context.options.job is not None
+        can_save = training and in_job
         last = time.monotonic()
 
         def on_lines(lines: list[str]) -> None:
@@ -191,7 +204,7 @@ class RunExecution:
                 stop.touch()
             interruption.check(is_saving=can_save)
 
-        words = executable(command, in_job=self.context.in_job)
+        words = executable(command, in_job=in_job)
         try:
             status = self.context.launcher(words, log, on_lines, [self.lock])
         finally:
@@ -243,22 +256,16 @@ class RunExecution:
         if self.is_shown:
             self.progress.begin_training(self.run.name, updates, total)
         log = self.context.root / training.log
-        try:
+        interruption = self.context.interruption
+        with suppress(OutOfTime):  # raised again by the check below
             self._launch(training.command, log, training=True)
-        except OutOfTime:
-            self._note_gain(folder, updates)
-            raise
-        self._note_gain(folder, updates)
-        self.context.interruption.check()
+        # A training that is out of time must have saved.
+        if not interruption.is_out_of_time or checkpoints.has_reached(folder, updates + 1):
+            interruption.has_gained = True
+        interruption.check()
         asked, used = max(1, self.planned.devices.gpus), logs.read_devices(log)
         if used not in (None, asked):
             raise RunFailed(f"it must train on {asked} devices, but did on {used}", log)
-
-    def _note_gain(self, folder: Path, before: int) -> None:
-        """Record whether a training made progress; one out of time must have saved it."""
-        interruption = self.context.interruption
-        if not interruption.is_out_of_time or checkpoints.has_reached(folder, before + 1):
-            interruption.has_gained = True
 
     def evaluate(self, training: Training) -> Metrics:
         """Measure a training (RunFailed: its model is missing or a command failed)."""
@@ -271,7 +278,7 @@ class RunExecution:
             metrics = self.planned.experiment.measure(training, folder)
         except CheckpointError as error:
             again = shlex.join(self._training_again(training))
-            raise NoModel(f"{error}; {again} trains it again", log) from None
+            raise RunFailed(f"{error}; {again} trains it again", log, is_useless=True) from None
         except (FileNotFoundError, ValueError) as error:
             raise RunFailed(str(error), log) from None
         log_folder = folder if training in self.planned.trainings else self.folder
@@ -320,17 +327,8 @@ class RunExecution:
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 
-    def close(self) -> None:
-        """Record in the journal that the run has ended."""
-        self.journal.content["finished"] = True
-        self.journal.write()
-
-    def write(self, result: Result) -> None:
-        """Close the journal and write the result.
-
-        Raises RunFailed: results/ cannot be written to; the result is in the run's folder.
-        """
-        self.close()
+    def _write(self, result: Result) -> None:
+        """Write the result (RunFailed: it cannot be, and is in the run's folder)."""
         try:
             write_result(self.context.root / self.run.result, result)
         except OSError as error:

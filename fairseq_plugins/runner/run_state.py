@@ -8,6 +8,7 @@ from fairseq_plugins.common import provenance
 from fairseq_plugins.common.root import IS_CHECKOUT
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.experiments.training import Training
+from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records import results
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.runs import LOCAL
@@ -135,3 +136,10 @@ def shortened(words: Sequence[str]) -> str:
     more = len(words) - _MOST_NAMED
     named = ", ".join(words[:_MOST_NAMED])
     return f"{named} and {more} more" if more > 0 else named
+
+
+def summary(result: Result) -> str:
+    """Format a result's last two columns in one line."""
+    numbers = result["metrics"]
+    columns = [c for c in TABLES[result["table"]].columns if numbers.get(c.metric) is not None]
+    return ", ".join(f"{c.label} {numbers[c.metric]:.{c.digits}f}" for c in columns[-2:])

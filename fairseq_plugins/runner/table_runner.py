@@ -23,6 +23,7 @@ from fairseq_plugins.runner.run_state import (
     is_recorded,
     lacks_checkpoint,
     matching_result,
+    summary,
 )
 
 
@@ -58,43 +59,22 @@ class TableRunner:
         if self.options.stage == "take":
             raise RunFailed("the job of the same run in another table has left no result")
         if planned.pretraining:
-            self._check_made(planned.pretraining)
             self._pretrain(planned.pretraining, planned.run.name)
         with checkpoints.exclusive(self.root / planned.run.folder) as lock:
             if self._is_done(planned):  # by the process that held the lock until now
                 return
-            existing = self._recorded(planned) if self.options.missing_checkpoints else None
             forced = self.options.force or is_being_replaced(self.root, planned)
             with_metrics = self._with_recorded_metrics(planned)
             execution = RunExecution(self._context, with_metrics, lock, forced=forced)
             if self.options.stage == "train":
-                with execution.noting_failure():
-                    execution.train_all()
+                execution.train_all()
                 self._context.interruption.has_gained = True
                 self.progress.change(planned.run.name, DONE, "trained; another job measures it")
                 return
-            note = self._complete(execution, existing)
+            existing = self._recorded(planned) if self.options.missing_checkpoints else None
+            note = execution.finish(existing)
             checkpoints.delete_unkept(self.root, planned, self.options.keep)
             self.progress.change(planned.run.name, DONE, note)
-
-    def _complete(self, execution: RunExecution, existing: Result | None) -> str:
-        """Train and measure; return the numbers in a line.
-
-        existing: the run's result, which is not replaced.
-        """
-        path = execution.run.result
-        if existing is not None:
-            execution.say(
-                f"{path} stays; its checkpoint is not here and is trained again, which on another "
-                "machine gives other last digits"
-            )
-        with execution.noting_failure():
-            result = execution.complete()
-            if existing is None:
-                execution.write(result)
-                return summary(result)
-            execution.close()
-        return f"made again, {summary(result)}; {path} stays, with {summary(existing)}"
 
     def _with_recorded_metrics(self, planned: PlannedRun) -> PlannedRun:
         """Return the run with all metrics of its earlier result, which it will replace."""
@@ -104,29 +84,23 @@ class TableRunner:
             return planned
         return replace(planned, requested=experiment.also_measuring(result["metrics"]))
 
-    def _check_made(self, planned: PlannedRun) -> None:
-        """Check, in a Slurm job, that an earlier job has made a run, maybe on other GPUs.
-
-        A run with a result but no checkpoint is trained by the first job that needs it.
-
-        Raises RunFailed: the run has neither.
-        """
-        is_made = is_recorded(self.root, planned) or is_pretrained(self.root, planned)
-        if self._context.in_job and not is_made:
-            run = planned.run
-            raise RunFailed(f"it starts from {run.table} {run.name}, whose job has left no result")
-
     def _pretrain(self, planned: PlannedRun, name: str) -> None:
         """Finish the run that run `name` starts from, with its checkpoint.
 
-        Raises RunFailed if it failed, here or in another thread.
+        In a Slurm job an earlier job has made it, maybe on other GPUs. If it has its result and no
+        checkpoint, the first job that needs one trains it.
+
+        Raises RunFailed if it failed, here, in another thread, or in its own job.
         """
+        run = planned.run
         if is_pretrained(self.root, planned):
             return
+        if self.options.job is not None and not is_recorded(self.root, planned):
+            raise RunFailed(f"it starts from {run.table} {run.name}, whose job has left no result")
         if planned.pretraining:
             self._pretrain(planned.pretraining, name)
-        self.progress.change(name, PRETRAINING, f"{planned.run.table} {planned.run.name}")
-        title = f"pre-training {planned.run.table} {planned.run.name}"
+        self.progress.change(name, PRETRAINING, f"{run.table} {run.name}")
+        title = f"pre-training {run.table} {run.name}"
 
         def say(text: str) -> None:
             if f"process {os.getpid()} " not in text:  # omit waiting for another thread
@@ -134,9 +108,9 @@ class TableRunner:
 
         # Others may need it: all seeds of a row, or all rows of a table, start from it.
         pause, failed = self._context.interruption.pause, self._context.failed_starts
-        with checkpoints.exclusive(self.root / planned.run.folder, say, pause) as lock:
-            if planned.run in failed:
-                raise failed[planned.run]
+        with checkpoints.exclusive(self.root / run.folder, say, pause) as lock:
+            if run in failed:
+                raise failed[run]
             if is_pretrained(self.root, planned):  # by whoever held the lock until now
                 return
             try:
@@ -145,9 +119,9 @@ class TableRunner:
                 execution = RunExecution(
                     self._context, planned, lock, forced=forced, shown_as=title
                 )
-                note = self._complete(execution, existing)
+                note = execution.finish(existing)
             except RunFailed as error:
-                failed[planned.run] = error
+                failed[run] = error
                 raise
             if existing is not None:
                 say(note)
@@ -251,10 +225,3 @@ class TableRunner:
             self.progress.change(run.name, SKIPPED, f"{summary(result)}, from {table}")
             return True
         return False
-
-
-def summary(result: Result) -> str:
-    """Format a result's last two columns in one line."""
-    numbers = result["metrics"]
-    columns = [c for c in TABLES[result["table"]].columns if numbers.get(c.metric) is not None]
-    return ", ".join(f"{c.label} {numbers[c.metric]:.{c.digits}f}" for c in columns[-2:])
