@@ -25,7 +25,6 @@ from fairseq_plugins.records.results import load_result, run_of
 from fairseq_plugins.records.runs import Run, Study
 from fairseq_plugins.report import pairwise_runs
 from fairseq_plugins.report.page import Report
-from fairseq_plugins.report.pairwise_runs import PairwiseRuns
 from fairseq_plugins.runner import table_run, text_rounds, time_budget
 from fairseq_plugins.runner.run_options import RunOptions
 
@@ -133,23 +132,17 @@ def _train(args: argparse.Namespace, report: Report, begin: float) -> Report:
     every = range(1, max(args.seeds, time_budget.MOST_SEEDS) + 1)
     planned = text_rounds.plan_round(ROOT, args.encodings, args.attention, pilot, every)
 
-    def show(title: str, study: Study) -> None:
-        pairs = _compared(args, replace(report, study=study))
-        print(f"{title}: {pairs.summary()}", flush=True)
-
     watch = time_budget.Watch()
     title, options = f"compare, {study.name}", RunOptions(jobs=jobs)
     with table_run.start_workers(ROOT, title, planned, options, watch) as workers:
         workers[0].warm_up()
-        rounds = text_rounds.TextRounds(
-            ROOT, args.encodings, args.attention, pilot, workers, watch, show
-        )
+        rounds = text_rounds.TextRounds(report, args.encodings, args.attention, workers, watch)
         rounds.remove_all()
         deadline = begin + 60 * args.minutes
         workers[0].progress.deadline = deadline
         text_rounds.run_rounds(rounds, deadline, args.seeds, partial(print, flush=True))
         rounds.remove_aside()
-    return replace(report, study=rounds.study)
+    return rounds.report
 
 
 def _intention(args: argparse.Namespace) -> str:
@@ -164,20 +157,12 @@ def _intention(args: argparse.Namespace) -> str:
     )
 
 
-def _compared(args: argparse.Namespace, report: Report) -> PairwiseRuns:
-    """Compare the results that the report shows."""
-    read = report.read()
-    return pairwise_runs.compare(
-        args.encodings, args.attention, report.table, read.shown, read.judged.baselines
-    )
-
-
 def _show(args: argparse.Namespace, report: Report) -> None:
     """Print the comparison, and write the pages and the pictures."""
     read, runs = report.read(), ROOT / root_folder("checkpoints") / report.table.name / report.name
     for sentence in read.left_out:
         print(f"Left out: {sentence}", file=sys.stderr)
-    pairs = _compared(args, report)
+    pairs = text_rounds.compare_results(report, args.encodings, args.attention)
     logs = {
         row: [runs / f"{row}-{args.attention}-s{seed}" / "train.log" for seed in pairs.seeds]
         for row in args.encodings

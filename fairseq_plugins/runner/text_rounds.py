@@ -14,6 +14,8 @@ from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.records.logs import last_lines, read_training_log
 from fairseq_plugins.records.runs import Study
+from fairseq_plugins.report.page import Report
+from fairseq_plugins.report.pairwise_runs import PairwiseRuns, compare
 from fairseq_plugins.runner.plan import plan
 from fairseq_plugins.runner.table_runner import TableRunner
 from fairseq_plugins.runner.time_budget import (
@@ -67,28 +69,31 @@ def plan_round(
     return sorted(planned, key=lambda one: one.run.seed)
 
 
+def compare_results(report: Report, rows: Sequence[str], attention: str) -> PairwiseRuns:
+    """Compare the results that a report shows."""
+    read = report.read()
+    return compare(rows, attention, report.table, read.shown, read.judged.baselines)
+
+
 @dataclass
 class TextRounds:
     """Rounds of a study of Table 2, with results in its folders.
 
     Attributes:
-        study: with the settings of the present results.
+        report: of the study, with the settings of the present results.
         watch: ends late runs.
-        print_numbers: prints a title and the numbers so far.
     """
 
-    root: Path
+    report: Report
     rows: Sequence[str]
     attention: str
-    study: Study
     workers: Sequence[TableRunner]
     watch: Watch
-    print_numbers: Callable[[str, Study], None]
     folders: Sequence[Path] = field(init=False)
 
     def __post_init__(self) -> None:
-        run = self._plan(PILOT, 1)[0].run
-        self.folders = [self.root / run.result.parent, self.root / run.folder.parent]
+        run, root = self._plan(PILOT, 1)[0].run, self.report.root
+        self.folders = [root / run.result.parent, root / run.folder.parent]
 
     def pilot(self) -> Speed:
         """Run the pilot, and measure its speed."""
@@ -98,7 +103,7 @@ class TextRounds:
         slowest = 0.0
         for one in self._plan(PILOT, 1):
             training = one.trainings[-1]
-            wps = read_training_log(self.root / training.log).tokens_per_second
+            wps = read_training_log(self.report.root / training.log).tokens_per_second
             dataset, task = training.config["dataset"], training.config["task"]
             tokens = dataset["batch_size"] * task["tokens_per_sample"]
             slowest = max(slowest, tokens / wps if wps else whole / PILOT_UPDATES)
@@ -114,7 +119,7 @@ class TextRounds:
             TooSlow: the round was stopped.
         """
         planned = self._plan(settings, seed)
-        self.study = replace(self.study, overrides=overrides(settings))
+        self.report = replace(self.report, study=planned[0].run.study)
         runs = self.workers[0].progress.runs
         for one in planned:
             runs[one.run.name].updates = 0
@@ -150,7 +155,7 @@ class TextRounds:
             if aside.exists():
                 shutil.rmtree(folder, ignore_errors=True)
                 shutil.move(aside, folder)
-        self.study = replace(self.study, overrides=overrides(PILOT))
+        self.report = replace(self.report, study=self._plan(PILOT, 1)[0].run.study)
 
     def remove_all(self) -> None:
         """Remove the files of earlier runs."""
@@ -164,7 +169,8 @@ class TextRounds:
 
     def show(self, what: str) -> None:
         """Print the numbers so far."""
-        self.print_numbers(what, self.study)
+        pairs = compare_results(self.report, self.rows, self.attention)
+        print(f"{what}: {pairs.summary()}", flush=True)
 
     @property
     def _aside(self) -> list[Path]:
@@ -173,8 +179,9 @@ class TextRounds:
         return [runs.with_name(f"{runs.name}.pilot") / name for name in ("results", "runs")]
 
     def _plan(self, settings: Settings, seed: int) -> list[PlannedRun]:
-        study = replace(self.study, overrides=overrides(settings))
-        return plan_round(self.root, self.rows, self.attention, study, [seed])
+        assert self.report.study is not None
+        study = replace(self.report.study, overrides=overrides(settings))
+        return plan_round(self.report.root, self.rows, self.attention, study, [seed])
 
 
 def run_rounds(
