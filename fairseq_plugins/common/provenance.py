@@ -57,11 +57,6 @@ def describe_all(folders: Mapping[str, Path]) -> dict[str, Any]:
     }
 
 
-def same_data(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Return whether two descriptions are of equal data."""
-    return all(one.get(key) == other.get(key) for key in DATA_IDENTITY)
-
-
 def different_folders(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """List the folders in two descriptions whose data differ, a single folder as "".
 

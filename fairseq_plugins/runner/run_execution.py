@@ -170,7 +170,7 @@ class RunExecution:
 
     def _reasons_to_start_anew(self, journal: Journal) -> list[str]:
         reasons = differences(journal.content["config"], self.planned.config)
-        if not provenance.same_data(journal.content["data"], self.data):
+        if provenance.different_folders(journal.content["data"], self.data):
             reasons.append("the data differs")
         # A requeued job still has --force, for the runs that it has not finished.
         is_forced = self.context.options.force and not journal.is_of_job(self.context.options.job)

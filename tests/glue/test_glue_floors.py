@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fairseq_plugins.common.provenance import describe_all, same_data
+from fairseq_plugins.common.provenance import describe_all, different_folders
 from fairseq_plugins.glue.baselines import (
     BAG,
     MAJORITY,
@@ -105,8 +105,8 @@ def test_data_that_was_described_earlier_is_the_same_data(tmp_path):
     """Without the floors and shares that preparation did not measure then."""
     older = {"request": {"corpus": "glue/MNLI"}, "splits": {"train": {"examples": 9}}}
     newer = {**older, "floors": {"valid": {}}, "seen_first_sentences": {"valid": 95.2}}
-    assert same_data(older, newer) and same_data(newer, older)
-    assert not same_data({**newer, "request": {"corpus": "glue/RTE"}}, newer)
+    assert not different_folders(older, newer) and not different_folders(newer, older)
+    assert different_folders({**newer, "request": {"corpus": "glue/RTE"}}, newer)
     folders = {}
     for name, about in (("a", older), ("b", newer)):
         folders[name] = tmp_path / name
