@@ -9,7 +9,6 @@ from fairseq_plugins.records.runs import Run
 from fairseq_plugins.records.submissions import RENDER, RunKey
 from fairseq_plugins.runner.slurm_job import (
     Job,
-    copying_job,
     jobs_of,
     key_of,
     script,
@@ -82,7 +81,7 @@ class DependentJobs:
         if queued is not None and not queued.only_trains:
             self.queued[run] = self._last[run] = queued.name
         elif not again and (shared := self._same_elsewhere(run)):
-            self._add_after([shared], copying_job(planned))
+            self._add_after([shared], *jobs_of([planned], self.job_words, is_copied=True))
         else:
             self._add_jobs([planned], again)
         return self._last[run]

@@ -160,7 +160,9 @@ def name_of(run: Run, suffix: str = "") -> str:
 def script(*runs: Run, has_cells: bool = True) -> list[str]:
     """Return the command for runs of a table; without `has_cells`, for all runs of their rows."""
     table, scale = runs[0].table, runs[0].scale
-    words = [*command_of(table), "--scale", scale, "--rows", joined(run.row for run in runs)]
+    own = (sys.executable, "-m", "fairseq_plugins", "table", table)
+    words = [f"scripts/{table}.sh"] if IS_CHECKOUT else [*own]
+    words += ["--scale", scale, "--rows", joined(run.row for run in runs)]
     if has_cells:
         words += ["--attention", joined(run.attention for run in runs)]
         words += ["--seeds", joined(str(run.seed) for run in runs)]
@@ -172,18 +174,17 @@ def joined(words: Iterable[str]) -> str:
     return ",".join(dict.fromkeys(words))
 
 
-def command_of(table: str) -> tuple[str, ...]:
-    """Return the command of a table: its script, or without a checkout the module."""
-    own = (sys.executable, "-m", "fairseq_plugins", "table", table)
-    return (f"scripts/{table}.sh",) if IS_CHECKOUT else own
-
-
 def jobs_of(
-    planned: Sequence[PlannedRun], options: Sequence[str] = (), again: str = ""
+    planned: Sequence[PlannedRun],
+    options: Sequence[str] = (),
+    again: str = "",
+    *,
+    is_copied: bool = False,
 ) -> list[Job]:
     """Return the job of runs side by side, or two of a run whose evaluation leaves GPUs idle.
 
     again: `--force` or `--missing-checkpoints` to train runs that have a result; empty for others.
+    is_copied: whether it copies the result of the same run in another table.
     """
     runs, gpus, count = tuple(one.run for one in planned), planned[0].devices.gpus, len(planned)
     words = (
@@ -198,6 +199,8 @@ def jobs_of(
     )
     name = name_of(runs[0], f"and-{count - 1}-more" if count > 1 else "")
     job = Job(name, runs[0].folder.parent, words, gpus * count, runs)
+    if is_copied:
+        return [replace(job, words=(*words, "--stage", "take"), gpus=0)]
     if again or count > 1 or not _evaluates_apart(planned[0]):
         return [job]
     training = replace(job, words=(*words, "--stage", "train"))
@@ -209,13 +212,6 @@ def jobs_of(
         after=(name,),
     )
     return [training, measuring]
-
-
-def copying_job(planned: PlannedRun) -> Job:
-    """Return the job that copies the result of the same run in another table."""
-    run = planned.run
-    words = (*script(run), "--gpus", str(planned.devices.gpus), *planned.options)
-    return Job(name_of(run), run.folder.parent, (*words, "--srun", "--stage", "take"), runs=(run,))
 
 
 def _evaluates_apart(planned: PlannedRun) -> bool:

@@ -127,8 +127,13 @@ class TableRunner:
                 say(note)
 
     def _is_done(self, planned: PlannedRun) -> bool:
-        if self.options.force and not self._was_made_in_this_job(planned):
-            return False
+        if self.options.force:
+            journal = Journal.read(self.root / planned.run.folder)
+            # A requeued job still has --force, also for the runs that it has finished.
+            if not (
+                journal and journal.content["finished"] and journal.is_of_job(self.options.job)
+            ):
+                return False
         result = self._recorded(planned)
         if result is None and not self._copy_from_other_table(planned):
             return False
@@ -144,15 +149,6 @@ class TableRunner:
             note += "; made by other code, --force trains it again"
         self.progress.change(planned.run.name, SKIPPED, note)
         return True
-
-    def _was_made_in_this_job(self, planned: PlannedRun) -> bool:
-        """Return whether this Slurm job finished the run before it was requeued."""
-        journal = Journal.read(self.root / planned.run.folder)
-        return (
-            journal is not None
-            and bool(journal.content["finished"])
-            and journal.is_of_job(self.options.job)
-        )
 
     def _recorded(self, planned: PlannedRun) -> Result | None:
         """Return the run's complete result, unless it is being replaced.
