@@ -123,6 +123,10 @@ class _Gathering:
             if fault := fault_of(result):
                 reason = f"{from_root(result, self.root)} is damaged: {fault}"
                 return replace(status, state=FAILED, reason=reason)
+            # A job for its checkpoint alone, as in a new clone, may have failed before it began.
+            log = None if journal or queued else _last_log(jobs)
+            if log and written(log) > written(result) and not logs.names_page(log):
+                return self._failed(status, log)
             return replace(status, state=DONE)
         status = replace(status, **_progress(folder))
         last = journal.content if journal and is_open else {}

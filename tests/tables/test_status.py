@@ -84,6 +84,20 @@ def states(root, *queue):
     return {one.name: one for one in gather(root, submissions.read(root), known)}
 
 
+def test_a_start_whose_checkpoint_was_not_made_explains_what_is_cancelled(tmp_path):
+    """As in a new clone, whose results have no checkpoints."""
+    os.utime(write_result(tmp_path, "base-linear-s1"), (1e9, 1e9))
+    submit(tmp_path, "base-linear-s1", 1, log="error: no GPU\n")
+    submit(tmp_path, "rope-linear-s1", 2, after=["table2-toy-base-linear-s1"])
+    found = states(tmp_path)
+    assert found["base-linear-s1"].state == "failed"
+    assert found["base-linear-s1"].lines == ["error: no GPU"]
+    assert found["rope-linear-s1"].reason == "after table2-toy-base-linear-s1"
+    log = tmp_path / PLACE / "table2-toy-base-linear-s1.slurm-1.log"
+    log.write_text(f"{PAGE_PREFIX}results/table2/toy.md\n")
+    assert states(tmp_path)["base-linear-s1"].state == "done"
+
+
 def test_progress_is_that_of_the_last_stretch(tmp_path):
     make(tmp_path, "rope-linear-s1", line(40, 400) + line(50, 10, 6.0) + line(60, 30, 4.5))
     submit(tmp_path, "rope-linear-s1", 7)
