@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.attention.base import Attention, State
 from fairseq_plugins.attention.cache import reordered
-from fairseq_plugins.attention.positions import CrossPositions, Positions
+from fairseq_plugins.attention.positions import Positions
 
 _KEEPS_ORDER = "_keeps_order"  # attribute of a tensor `order`, the cache of `_keeps_order`
 
@@ -87,7 +87,7 @@ class FairseqMultiheadAttention(nn.Module):
         query: Tensor,
         key: Tensor | None,
         value: Tensor | None,
-        key_padding_mask: Tensor | Positions | CrossPositions | None = None,
+        key_padding_mask: Tensor | Positions | None = None,
         incremental_state: IncrementalState | None = None,
         need_weights: bool = True,
         static_kv: bool = False,
@@ -101,10 +101,10 @@ class FairseqMultiheadAttention(nn.Module):
             query: (T, B, C).
             key: (S, B, C), or None if a static key is cached.
             value: like ``key``.
-            key_padding_mask: ``Positions`` of the keys (in a decoding step, of the new tokens), or
-                ``CrossPositions`` in cross-attention; both include padding masks, and fairseq's
-                layers pass this argument on unchanged. Or a mask (B, S) alone, True where padded,
-                for whole sequences whose queries are not padded.
+            key_padding_mask: ``Positions`` of the queries and keys (in a decoding step, of the new
+                tokens), which include the padding mask; fairseq's layers pass this argument on
+                unchanged. Or a mask (B, S) alone, True where padded, for whole sequences whose
+                queries are not padded.
             incremental_state: cache of decoding; ``query`` then holds only the next tokens.
             need_weights: return the weights, mean over heads (B, T, S).
             static_kv: the key is the same at every step.
@@ -122,19 +122,18 @@ class FairseqMultiheadAttention(nn.Module):
             raise ValueError("`before_softmax` must be False: logits are not returned.")
         need_weights = need_weights or need_head_weights
         at = key_padding_mask
-        if not isinstance(at, (Positions, CrossPositions)):
+        if not isinstance(at, Positions):
             if incremental_state is not None:
                 raise ValueError(
-                    "`key_padding_mask` must be `Positions` in a decoding step, or "
-                    "`CrossPositions` if keys are fixed: a mask of the new tokens does not tell "
-                    "how many came before them."
+                    "`key_padding_mask` must be `Positions` in a decoding step: a mask of the new "
+                    "tokens does not tell how many came before them."
                 )
             at = self._count_positions(at, query, key)
         self.attention.bind_projections(self.q_proj, self.k_proj)
         q = self._heads(self.q_proj(query))
         if incremental_state is None:
             output, weights = self._whole(q, key, value, at, attn_mask, need_weights)
-        elif isinstance(at, CrossPositions):
+        elif at.memory is not None:
             output, weights = self._static(q, key, value, at, incremental_state, need_weights)
         else:
             if need_weights or attn_mask is not None:
@@ -159,24 +158,24 @@ class FairseqMultiheadAttention(nn.Module):
 
     def _count_positions(
         self, padding_mask: Tensor | None, query: Tensor, key: Tensor | None
-    ) -> Positions | CrossPositions:
+    ) -> Positions:
         """Count positions of whole sequences, for a layer that passes on a padding mask alone."""
         assert key is not None
         keys = Positions.of(padding_mask, key.size(0), key.device)
         if not self.encoder_decoder_attention:
             return keys
-        return CrossPositions.of(Positions.of(None, query.size(0), query.device), keys)
+        return Positions.of(None, query.size(0), query.device).across(keys)
 
     def _whole(
         self,
         q: Tensor,
         key: Tensor | None,
         value: Tensor | None,
-        at: Positions | CrossPositions,
+        at: Positions,
         attn_mask: Tensor | None,
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        queries, keys = (at.queries, at.keys) if isinstance(at, CrossPositions) else (at, at)
+        keys = at.keys
         if keys.content is not None:
             key = value = keys.content
         k, v = self._key_value(key, value)
@@ -184,7 +183,7 @@ class FairseqMultiheadAttention(nn.Module):
             q,
             k,
             v,
-            q_positions=queries.index,
+            q_positions=at.index,
             k_positions=keys.index,
             key_padding_mask=keys.padding_mask,
             attn_mask=attn_mask,
@@ -219,7 +218,7 @@ class FairseqMultiheadAttention(nn.Module):
         q: Tensor,
         key: Tensor | None,
         value: Tensor | None,
-        at: CrossPositions,
+        at: Positions,
         incremental_state: IncrementalState,
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
@@ -231,7 +230,7 @@ class FairseqMultiheadAttention(nn.Module):
             )
             self._set_input_buffer(incremental_state, state)
         return self.attention.attend(
-            q, state, q_positions=at.queries.index, need_weights=need_weights, shared=at.shared
+            q, state, q_positions=at.index, need_weights=need_weights, shared=at.shared
         )
 
     def make_generation_fast_(

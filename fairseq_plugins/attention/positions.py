@@ -1,6 +1,6 @@
 """Positions of tokens, computed once per pass from the padding mask and the decoding step."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -83,15 +83,17 @@ class Positions:
         index: (B or 1, T) int64, with an upper bound attached (``with_end``), which holds for
             earlier decoding steps too.
         padding_mask: (B, T) bool, True where padded; None for no padding.
-        shared: cache of values that the layers' self-attentions share.
+        shared: cache of values that all layers' attentions at these positions share.
         content: (T, B, C), the input of keys and values where it differs from that of queries;
             else None.
+        memory: positions of the fixed keys in cross-attention; None in self-attention.
     """
 
     index: Tensor
     padding_mask: Tensor | None
     shared: SharedPass
     content: Tensor | None = None
+    memory: "Positions | None" = None
 
     @classmethod
     def of(
@@ -99,6 +101,15 @@ class Positions:
     ) -> "Positions":
         """Count positions of whole sequences; see ``make_positions``."""
         return cls(count_positions(padding_mask, length, device), padding_mask, SharedPass())
+
+    @property
+    def keys(self) -> "Positions":
+        """Positions of the keys: in self-attention these."""
+        return self if self.memory is None else self.memory
+
+    def across(self, memory: "Positions") -> "Positions":
+        """Return these positions for cross-attention to fixed keys, with an empty cache."""
+        return replace(self, memory=memory, shared=SharedPass())
 
     def last(self, batch: int) -> "Positions":
         """Return the positions (B, 1) of the last token, for a decoding step.
@@ -109,23 +120,3 @@ class Positions:
         padding = None if self.padding_mask is None else self.padding_mask[:, -1:]
         index = with_end(self.index[:, -1:].expand(batch, -1), known_end(self.index))
         return Positions(index, padding, SharedPass())
-
-
-@dataclass(frozen=True, eq=False)
-class CrossPositions:
-    """Positions in cross-attention.
-
-    Attributes:
-        queries: positions of the queries.
-        keys: positions of the keys.
-        shared: cache of values that the layers' cross-attentions share.
-    """
-
-    queries: Positions
-    keys: Positions
-    shared: SharedPass
-
-    @classmethod
-    def of(cls, queries: Positions, keys: Positions) -> "CrossPositions":
-        """Combine positions for a new pass, with an empty cache."""
-        return cls(queries, keys, SharedPass())

@@ -6,7 +6,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from fairseq.modules import transformer_layer
 from torch import Tensor, nn
 
-from fairseq_plugins.attention.positions import CrossPositions, Positions
+from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.position_bounds import known_end, with_end
 from fairseq_plugins.modules.options import PositionEncodingConfig
@@ -28,8 +28,8 @@ LayerParts = tuple[PositionEncodingConfig, PositionEncoding | None]  # of one at
 class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
     """fairseq's decoder layer with replaced attentions.
 
-    ``Positions`` and ``CrossPositions`` are passed as the two padding masks, which fairseq hands to
-    the attentions unchanged.
+    ``Positions`` are passed as the two padding masks, which fairseq hands to the attentions
+    unchanged.
 
     Args:
         config: fairseq's options.
@@ -126,7 +126,7 @@ class PositionalDecoder(TransformerDecoderBase):
         across = None
         if encoder is not None:
             keys = Positions.of(encoder_padding, encoder.size(0), encoder.device)
-            across = CrossPositions.of(positions, keys)
+            across = positions.across(keys)
         x = x.transpose(0, 1)
         inner_states, attn = [x], None
         for index, layer in enumerate(self.layers):

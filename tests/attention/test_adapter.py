@@ -20,7 +20,7 @@ from attention_cases import (
 from torch import Tensor
 
 from fairseq_plugins.attention import build_attention, make_positions
-from fairseq_plugins.attention.positions import CrossPositions, Positions
+from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import build_encoding
 
 multihead = pytest.importorskip(
@@ -77,14 +77,14 @@ def test_cross_attention_keeps_its_keys_while_decoding(name, attention, padded):
     padding, order, state = padded_on(padded, 3, 7), torch.tensor([1, 2, 2]), {}
     steps, keys = steps_of(Positions.of(None, 6), [1] * 6), Positions.of(padding, 7)
     for s in range(3):
-        at = CrossPositions.of(steps[s], keys)
+        at = steps[s].across(keys)
         # fairseq gives the keys at every step; they are read at the first.
         module(x[s : s + 1], memory, memory, at, state, need_weights=False, static_kv=True)
     module.reorder_incremental_state(state, order)
     mask = None if padding is None else padding[order]
     keys, later = Positions.of(mask, 7), []
     for s in range(3, 6):
-        now, at = x[s : s + 1], CrossPositions.of(steps[s], keys)
+        now, at = x[s : s + 1], steps[s].across(keys)
         later.append(module(now, None, None, at, state, need_weights=False, static_kv=True)[0])
     both, keys = torch.cat((x[:3, order], x[3:])), memory[:, order]
     whole, _ = module(both, keys, keys, mask, need_weights=False)

@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fairseq_plugins.attention import build_attention, make_positions
 from fairseq_plugins.attention.base import draw_seed
 from fairseq_plugins.attention.multihead import FairseqMultiheadAttention
-from fairseq_plugins.attention.positions import CrossPositions, Positions
+from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import ENCODINGS, PositionEncoding, Stochastic, build_encoding
 from fairseq_plugins.encodings.position_bounds import with_end
 from tests.quick import first_of_each_kind
@@ -348,7 +348,7 @@ def test_cross_attention_asks_for_no_value(name, attention):
     with torch.no_grad():
         for one, at in zip(x.unsqueeze(1), steps_of(Positions.of(None, 2), [1, 1]), strict=True):
             with _Questions() as questions:
-                across = CrossPositions.of(at, keys)
+                across = at.across(keys)
                 adapter(one, memory, memory, across, **options)
             # A seed is a number.
             assert questions.count == 0 or is_drawn

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.attention import flex_attention as of_torch
 
 from fairseq_plugins.attention import PositionalMultiheadAttention, build_attention, flex
-from fairseq_plugins.attention.positions import CrossPositions, Positions
+from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import EncodingContext, build_encoding
 from fairseq_plugins.encodings.pairwise import OffsetBias
 from fairseq_plugins.kernels.flex import BLOCK, block_mask
@@ -117,8 +117,8 @@ def test_a_bias_has_a_row_for_each_head_or_one_for_all(switch):
 def test_keys_of_another_length_and_padded_on_the_left(switch):
     attention, q, (k, v) = build("t5", causal=False), draw(), (draw(300), draw(300))
     padded = padding(300).flip(1)
-    at = CrossPositions.of(Positions.of(None, LENGTH), Positions.of(padded, 300))
-    positions = {"q_positions": at.queries.index, "k_positions": at.keys.index}
+    at = Positions.of(None, LENGTH).across(Positions.of(padded, 300))
+    positions = {"q_positions": at.index, "k_positions": at.keys.index}
     dense, pairwise = both_ways(
         switch, lambda: attention(q, k, v, key_padding_mask=padded, **positions)[0]
     )

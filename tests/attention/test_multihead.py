@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.attention.multihead import FairseqMultiheadAttention
-from fairseq_plugins.attention.positions import CrossPositions, Positions
+from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import build_encoding
 
 WIDTH, HEADS, LENGTH, BATCH, MEMORY = 32, 4, 9, 3, 6
@@ -241,7 +241,7 @@ def test_cross_attention_in_steps(attention: str, encoding: str | None) -> None:
             step,
             source,
             source,
-            key_padding_mask=CrossPositions.of(at, keys),
+            key_padding_mask=at.across(keys),
             incremental_state=state,
             static_kv=True,
             need_weights=False,
@@ -250,7 +250,7 @@ def test_cross_attention_in_steps(attention: str, encoding: str | None) -> None:
     close(torch.cat(outputs), expected)
     rows = torch.tensor([1, 1, 0])
     module.reorder_incremental_state(state, rows)
-    at = CrossPositions.of(steps[-1], Positions.of(mask[rows], MEMORY))
+    at = steps[-1].across(Positions.of(mask[rows], MEMORY))
     again, _ = module(
         x[-1:, rows], None, None, at, incremental_state=state, static_kv=True, need_weights=False
     )
@@ -260,7 +260,7 @@ def test_cross_attention_in_steps(attention: str, encoding: str | None) -> None:
 def test_cross_attention_weights_in_steps() -> None:
     module, reference = build_pair(encoder_decoder_attention=True)
     x, memory, mask = words(1), words(MEMORY), right_padding(MEMORY)
-    at = CrossPositions.of(Positions.of(None, 1), Positions.of(mask, MEMORY))
+    at = Positions.of(None, 1).across(Positions.of(mask, MEMORY))
     for per_head in (False, True):
         options = {"static_kv": True, "need_head_weights": per_head}
         results = [
