@@ -16,7 +16,7 @@ from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import Compose, PositionEncoding, Stochastic
 from fairseq_plugins.encodings.base import Projection
 from fairseq_plugins.encodings.noise import draw_seed
-from fairseq_plugins.encodings.protocols import Repositions
+from fairseq_plugins.encodings.protocols import Repositions, reads_projections
 
 
 def draw_positions(
@@ -30,10 +30,6 @@ def draw_positions(
         return positions
     position_sampler.redraw(draw_seed())
     return position_sampler.reposition(positions)
-
-
-def _reads_projections(part: PositionEncoding) -> bool:
-    return type(part).bind_projections is not PositionEncoding.bind_projections
 
 
 class Attention(nn.Module):
@@ -90,7 +86,7 @@ class Attention(nn.Module):
             hook: [i for i, part in enumerate(self.parts) if hook in part.hooks]
             for hook in self.hooks
         }
-        self.reads_projections = any(map(_reads_projections, self.parts))
+        self.reads_projections = any(map(reads_projections, self.parts))
 
     @property
     def parts(self) -> tuple[PositionEncoding, ...]:
@@ -149,9 +145,10 @@ class Attention(nn.Module):
 
     def _parts_with(self, hook: str) -> list[PositionEncoding]:
         """Return the parts of the encoding that override a hook."""
-        indices = self._with_hook.get(hook)
-        parts = self.parts if indices else ()
-        return [parts[i] for i in indices or ()]
+        if hook not in self.hooks:
+            return []
+        parts = self.parts
+        return [parts[i] for i in self._with_hook[hook]]
 
     def _encoded(self, hook: str, x: Tensor, positions: Tensor) -> Tensor:
         """Apply a hook that transforms vectors (B, H, T, D), if the encoding has it.
@@ -163,11 +160,9 @@ class Attention(nn.Module):
             x = getattr(part, hook)(x, positions)
         return x
 
-    def _sampled_positions(self, *positions: Tensor) -> tuple[Tensor, ...]:
-        """Return the positions that the encoding's parts see; sampled in training."""
-        if not isinstance(self.encoding, Compose):
-            return positions
-        return self.encoding.with_sampled_positions(positions, {})[0]
+    def _sampled(self, positions: Tensor) -> Tensor:
+        """Return the positions that the encoding's parts see; in training, one may sample them."""
+        return self.encoding.sampled(positions) if isinstance(self.encoding, Compose) else positions
 
     def _redraw(self, k: Tensor, state: State | None = None) -> State:
         """Draw the noise of stochastic encodings, from a new seed or the one in ``state``.
@@ -225,10 +220,9 @@ class Attention(nn.Module):
         check_positions("q_positions", q_positions, q.size(0), q.size(2))
         check_positions("k_positions", k_positions, k.size(0), k.size(2))
         self._redraw(k)
-        q_positions, k_positions = self._sampled_positions(q_positions, k_positions)
-        keys = Keys(k, v, k_positions, key_padding_mask)
+        keys = Keys(k, v, self._sampled(k_positions), key_padding_mask)
         shared = shared or SharedPass()
-        return self._forward(q, q_positions, keys, attn_mask, need_weights, shared)
+        return self._forward(q, self._sampled(q_positions), keys, attn_mask, need_weights, shared)
 
     def attend_packed(
         self, q: Tensor, k: Tensor, v: Tensor, *, positions: Tensor, document: Tensor
@@ -272,8 +266,7 @@ class Attention(nn.Module):
         if self._drawn and state and (groups := rows_by_seed(state)):
             return step_by_seed(self, groups, (q, k, v), positions, key_padding_mask, state)
         seed = self._redraw(k, state)
-        (positions,) = self._sampled_positions(positions)
-        keys = Keys(k, v, positions, key_padding_mask)
+        keys = Keys(k, v, self._sampled(positions), key_padding_mask)
         output, after = self._step(q, keys, state, shared or SharedPass())
         return output, {**after, **seed}
 
@@ -289,8 +282,8 @@ class Attention(nn.Module):
         self._check_inputs(key_padding_mask, k=k, v=v)
         check_positions("k_positions", k_positions, k.size(0), k.size(2))
         seed = self._redraw(k)
-        (k_positions,) = self._sampled_positions(k_positions)
-        return {**self._remember(Keys(k, v, k_positions, key_padding_mask)), **seed}
+        keys = Keys(k, v, self._sampled(k_positions), key_padding_mask)
+        return {**self._remember(keys), **seed}
 
     def attend(
         self,
@@ -307,8 +300,8 @@ class Attention(nn.Module):
         if self._drawn and (groups := rows_by_seed(state)):
             return attend_by_seed(self, groups, q, state, q_positions, need_weights)
         self._redraw(q, state)
-        (q_positions,) = self._sampled_positions(q_positions)
-        return self._attend(q, q_positions, state, need_weights, shared or SharedPass())
+        shared = shared or SharedPass()
+        return self._attend(q, self._sampled(q_positions), state, need_weights, shared)
 
     # To implement in subclasses. Before each call inputs are checked, noise is drawn, and positions
     # are sampled.

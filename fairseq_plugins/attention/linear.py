@@ -280,7 +280,7 @@ class LinearAttention(Attention):
             k: (B, H, T, D).
             positions: (B or 1, T) of both.
         """
-        (positions,) = self._sampled_positions(positions)
+        positions = self._sampled(positions)
         features_q, plain_q = self._features(q, "transform_query", positions)
         features_k, plain_k = self._features(k, "transform_key", positions)
         if plain_q is None or plain_k is None:

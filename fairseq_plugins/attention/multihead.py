@@ -69,8 +69,7 @@ class FairseqMultiheadAttention(nn.Module):
 
         self.k_proj, self.v_proj = linear(kdim), linear(vdim)
         self.q_proj, self.out_proj = linear(embed_dim), linear(embed_dim)
-        if attention.encoding is not None:
-            attention.encoding.bind_projections(self.q_proj, self.k_proj)
+        attention.bind_projections(self.q_proj, self.k_proj)
         self.register_state_dict_pre_hook(_unfold)
         self.register_load_state_dict_pre_hook(_unfold)
         self._reset_parameters(same_dim=kdim == embed_dim == vdim)

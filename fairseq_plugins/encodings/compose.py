@@ -135,16 +135,19 @@ class Compose(PositionEncoding):
         if self._position_sampler is not None and self.training:
             self._position_sampler.begin_pass()
 
+    def sampled(self, positions: Tensor) -> Tensor:
+        """Return the positions that the parts see; in training, a part may sample them."""
+        if self._position_sampler is None or not self.training:
+            return positions
+        return self._position_sampler.reposition(positions)
+
     def with_sampled_positions(
         self, args: tuple[Any, ...], options: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Replace positions in a hook's arguments by sampled ones in training."""
-        if self._position_sampler is None or not self.training:
-            return args, options
-        sample = self._position_sampler.reposition
         # Of the positional arguments only positions are integers.
-        sampled = tuple(a if a.is_floating_point() else sample(a) for a in args)
-        return sampled, {k: sample(a) if k in _POSITIONS else a for k, a in options.items()}
+        sampled = tuple(a if a.is_floating_point() else self.sampled(a) for a in args)
+        return sampled, {k: self.sampled(a) if k in _POSITIONS else a for k, a in options.items()}
 
     @property
     def encoded_dim(self) -> int:

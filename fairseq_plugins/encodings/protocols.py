@@ -78,6 +78,11 @@ class SeesMask(Protocol):
         """
 
 
+def reads_projections(part: PositionEncoding) -> bool:
+    """Return whether an encoding uses the layer's projections."""
+    return type(part).bind_projections is not PositionEncoding.bind_projections
+
+
 def parts_to_fold(encoding: PositionEncoding) -> tuple[FoldsBasis, ...]:
     """Return the part of an encoding that may be folded into the projections, if there is one.
 
@@ -87,7 +92,6 @@ def parts_to_fold(encoding: PositionEncoding) -> tuple[FoldsBasis, ...]:
     first = next((part for part in encoding.parts if part.hooks & ENCODED), None)
     for part in encoding.parts:
         reads_content = "relative_logits" in part.hooks
-        binds = type(part).bind_projections is not PositionEncoding.bind_projections
-        if part is not first and (reads_content or binds):
+        if part is not first and (reads_content or reads_projections(part)):
             return ()
     return (first,) if isinstance(first, FoldsBasis) else ()
