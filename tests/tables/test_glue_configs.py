@@ -70,7 +70,6 @@ def select(config, keys):
 
 @pytest.mark.parametrize("task", GLUE, ids=lambda t: t.name)
 def test_paper_scale(task):
-    assert task.train_examples == SIZES[task.name][0]
     config = composed(task.config, "optimization.lr=[6e-5]", "model=lrpe_type5")
     assert select(config, SHARED) == SHARED
     examples, batch = SIZES[task.name]

@@ -22,6 +22,7 @@ from fairseq_plugins.report.render import render
 from fairseq_plugins.runner.plan import check_devices, plan
 from fairseq_plugins.statistics.judged import JudgedTable
 from tests.quick import first_of_each_kind
+from tests.tables.test_glue_configs import SIZES
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SMALL = "small"
@@ -159,7 +160,7 @@ def test_the_largest_and_the_smallest_scale_have_one_stage() -> None:
 
 @pytest.mark.parametrize("name", ["table3", "bert_table3"])
 def test_glue_is_three_epochs_chosen_on_held_out_examples(name: str) -> None:
-    sizes = {task.name: min(SMALL_EXAMPLES, task.train_examples) for task in GLUE}
+    sizes = {task.name: min(SMALL_EXAMPLES, SIZES[task.name][0]) for task in GLUE}
     one = run(name)
     found = {training.variant.kind for training in one.trainings}
     assert len(one.trainings) == 2 * len(found)  # two learning rates
