@@ -63,24 +63,18 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     import fairseq_plugins.registration  # noqa: F401  (model options)
     from fairseq_plugins.common.checkpoints import read_checkpoint
     from fairseq_plugins.modules.fitting import require_fit
-    from fairseq_plugins.modules.identity import (
-        MODELS,
-        ModelDescription,
-        describe_checkpoint,
-        differences,
-    )
+    from fairseq_plugins.modules.identity import MODELS, describe_checkpoint, differences
     from fairseq_plugins.modules.loading import require_names
 
     state: dict[str, Any] = {}
-    first: ModelDescription | None = None
+    models = []
     sums: dict[str, torch.Tensor] = {}
     for path in paths:
         state = read_checkpoint(path)
         require_names(path, state, MODELS)
         require_fit(path, state)
-        model = describe_checkpoint(path, state)
-        first = first or model
-        if found := differences(first, model):
+        models.append(describe_checkpoint(path, state))
+        if found := differences(models[0], models[-1]):
             raise CheckpointError(
                 f"{path} is of another model than {paths[0]}: it has {found[0].asks}, the other "
                 f"{found[0].has}"
