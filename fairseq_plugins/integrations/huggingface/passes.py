@@ -153,8 +153,7 @@ class ForwardPass:
 
 def _rows(x: Tensor, order: Tensor) -> Tensor:
     """Gather along the second dimension: (B, S, ...), (B, T) -> (B, T, ...)."""
-    index = order if x.dim() == 2 else order.unsqueeze(-1).expand(-1, -1, x.size(2))
-    return x.gather(1, index)
+    return x.take_along_dim(order if x.dim() == 2 else order.unsqueeze(-1), 1)
 
 
 def attend(
