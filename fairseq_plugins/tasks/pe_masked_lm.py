@@ -71,24 +71,19 @@ class PEMaskedLMTask(MaskedLMTask):
         if not self.cfg.mask_whole_words:
             super().load_dataset(split, epoch, combine, **kwargs)
             return
-        source, target = self._masked(self._load_dataset_split(split, epoch, combine))
-        with data_utils.numpy_seed(self.cfg.seed):
-            shuffle = np.random.permutation(len(source))
-        padded = RightPadDataset(target, pad_idx=self.source_dictionary.pad())
-        dataset = self._regular_dataset(source, padded)
-        self.datasets[split] = SortDataset(dataset, sort_order=[shuffle, source.sizes])
-
-    def _masked(self, dataset: Any) -> tuple[Any, Any]:
-        """Return the samples with masked words, and the targets."""
         folder = self.cfg.pieces or Path(utils.split_paths(self.cfg.data)[0], PIECES)
-        pair: tuple[Any, Any] = MaskTokensDataset.apply_mask(
-            dataset,
-            self.source_dictionary,
-            pad_idx=self.source_dictionary.pad(),
+        dictionary = self.source_dictionary
+        source, target = MaskTokensDataset.apply_mask(
+            self._load_dataset_split(split, epoch, combine),
+            dictionary,
+            pad_idx=dictionary.pad(),
             mask_idx=self.mask_idx,
-            mask_whole_words=word_start_mask(self.source_dictionary, Path(folder)),
+            mask_whole_words=word_start_mask(dictionary, Path(folder)),
             seed=self.cfg.seed,
             skip_masking=self.cfg.skip_masking,
             **{name: getattr(self.cfg, name) for name in MASKING},
         )
-        return pair
+        with data_utils.numpy_seed(self.cfg.seed):
+            shuffle = np.random.permutation(len(source))
+        dataset = self._regular_dataset(source, RightPadDataset(target, pad_idx=dictionary.pad()))
+        self.datasets[split] = SortDataset(dataset, sort_order=[shuffle, source.sizes])
