@@ -157,6 +157,10 @@ def _set_scales(axis: Any, panel: Panel) -> None:
         axis.set_xticks([*shown], [*shown.values()], fontsize=8)
     if panel.rule is not None:
         axis.axvline(panel.rule, color="grey", linewidth=0.8)
+    low, high = axis.get_ylim()
+    if high - low < panel.span:
+        middle = (low + high) / 2
+        axis.set_ylim(middle - panel.span / 2, middle + panel.span / 2)
 
 
 def summary(seeds: Seeds) -> dict[str, float | int | None]:

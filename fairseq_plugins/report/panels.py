@@ -37,6 +37,7 @@ class Panel:
         reference: label of the row that the others are compared with.
         ticks: labels of x, where it is no number.
         rule: x of a vertical line.
+        span: least difference between the ends of y, so that tiny ones do not look large.
     """
 
     title: str
@@ -48,6 +49,7 @@ class Panel:
     log_y: bool = False
     ticks: Mapping[float, str] = field(default_factory=dict)
     rule: float | None = None
+    span: float = 0.0
 
     @property
     def is_crowded(self) -> bool:
@@ -191,6 +193,7 @@ def _parts(table: Table, results: Sequence[Result]) -> list[Panel]:
         "y": "F1",
         "ticks": {float(i): f"{i}\n{length}" for i, length in enumerate(samples, 1)},
         "rule": samples.index(samples[-1]) + 0.5,  # where the longest samples begin
+        "span": 1.0,  # points
     }
     return [
         panel

@@ -1,11 +1,13 @@
 """Pictures of a dot for each row: rankings, and settings side by side."""
 
+import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fairseq_plugins.papers.floor_sweep import FLOOR_SWEEP
 from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.report.dots import draw_ranking, draw_settings, near_ones
-from fairseq_plugins.report.panels import MOST_LINES
+from fairseq_plugins.report.figures import draw_panels
+from fairseq_plugins.report.panels import MOST_LINES, Panel
 from fairseq_plugins.statistics.judged import JudgedTable
 
 
@@ -48,6 +50,15 @@ def test_a_row_far_from_all_others_is_a_number_at_the_side(make_result):
     assert text.get_text() == "900.00 →"
     assert text.get_window_extent().x1 < panel.get_window_extent().x1
     assert text.get_position()[1] == texts(panel.get_yticklabels()).index("none")
+
+
+@pytest.mark.parametrize(("high", "reach"), [(50.71, 1.0), (58.0, 8.8)])
+def test_tiny_differences_of_squad_do_not_fill_the_picture(high: float, reach: float):
+    lines = {"a": [(1.0, 50.0), (2.0, high)], "b": [(1.0, 50.65), (2.0, 50.6)]}
+    lines["a"][0] = (1.0, 50.6) if high < 51 else lines["a"][0]
+    (panel,) = drawn(draw_panels([Panel("", "", "F1", lines, span=1.0)], ""))
+    low, top = panel.get_ylim()
+    assert top - low == pytest.approx(reach) and low < 50.6 < high < top
 
 
 def test_at_most_one_row_in_five_and_three_are_left_out_on_either_side():
