@@ -417,3 +417,11 @@ def test_weights_of_attention_come_with_output_attentions() -> None:
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 9))
     assert not weights[:1, :, 0, 1:].any()
     assert given["input_ids"][1, 0] == PAD and not weights[1, :, 4:, :3].any()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_without_a_head_returns_weights_and_hidden_states(family: str) -> None:
+    """Its class, in which transformers looks up what it returns, is replaced itself."""
+    base = swap(make(family).base_model, "rope")
+    output = base(words(), output_attentions=True, output_hidden_states=True)
+    assert (len(output.attentions), len(output.hidden_states)) == (2, 3)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import transformers
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers.modeling_utils import _CAN_RECORD_REGISTRY
 
 from fairseq_plugins.integrations.huggingface.families import FAMILIES
 from fairseq_plugins.integrations.huggingface.install import (
@@ -114,6 +115,8 @@ def become_positional(model: PreTrainedModel, settings: EncodingSettings) -> Non
         _separate_config(model)
         model.config.__class__ = config_class(theirs.config_class)
         model.__class__ = model_class(theirs)
+        # By its class transformers finds what a base model can return, as `output_hidden_states`.
+        _CAN_RECORD_REGISTRY[model] = model._can_record_outputs
     install(model, modules.to(model.dtype), settings)
 
 
