@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 SCALE = "mini"
 NUMBERS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 11)
 OF_RESULTS = 5
+OF_OFFSETS = 6  # all that an encoding has
 
 
 def number(word: str) -> int:
@@ -81,6 +82,8 @@ def _run(args: argparse.Namespace) -> None:
     if args.redraw:
         _redraw(args)
         return
+    if args.length is not None and args.number in (OF_RESULTS, OF_OFFSETS):
+        raise OptionError(f"--length must be left out with figure {args.number}")
     if args.number == OF_RESULTS:
         if args.checkpoint or args.data:
             raise OptionError(f"--checkpoint and --data must be left out with figure {OF_RESULTS}")

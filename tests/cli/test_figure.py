@@ -91,6 +91,8 @@ def test_what_is_printed_trains_what_is_missing_and_no_more() -> None:
         (["6", "--data", "."], "--checkpoint must be given with --data"),
         (["3", "--data", "."], "--checkpoint and --data must be left out with figure 3"),
         (["5", "--checkpoint", "x.pt"], "--checkpoint and --data must be left out with figure 5"),
+        (["5", "--length", "12"], "--length must be left out with figure 5"),
+        (["6", "--length", "12"], "--length must be left out with figure 6"),
         (["8", "--scale", "mini"], "figure 8 needs models of scale mini"),
         (["2", "--scale", "mini", "--checkpoint", "x.pt"], "--scale must be left out where"),
     ],
