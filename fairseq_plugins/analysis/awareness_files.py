@@ -210,11 +210,12 @@ def page(
         heading = f"Length {length}" + (f", the paper's {figure}" if figure else "")
         picture = f"![Vectors of a sequence of {length}](length_{length}.png)"
         sections.append(Section(heading, [picture]))
-    svg = ", ".join(f"[length {n}](length_{n}.svg)" for n in lengths)
+    pictures = ", ".join(f"[length {n}](length_{n}.svg)" for n in lengths)
+    svg = f"As SVG: {pictures}. " if lengths else ""
     origin = provenance_section(
         "The vectors are what an encoding adds to a sentence that repeats one word, so that "
         "encodings that depend on words or change them are measured too.",
-        f"As SVG: {svg}. The numbers are in [awareness.json](awareness.json). Made by `{command}`.",
+        f"{svg}The numbers are in [awareness.json](awareness.json). Made by `{command}`.",
         *figure_site_link(folder / "awareness"),
     )
     result = [markdown_table(HEADER, table_rows(measured), left=5), bullets(legend)]

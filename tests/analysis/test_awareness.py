@@ -189,6 +189,11 @@ def test_the_command_writes_figures_numbers_and_a_page(tmp_path, capsys) -> None
     assert typed in page
 
 
+def test_a_page_without_pictures_has_no_list_of_them(tmp_path) -> None:
+    assert main(["awareness", "alibi", "--output", str(tmp_path / "new")]) == 0
+    assert "As SVG" not in (tmp_path / "new" / "awareness.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
