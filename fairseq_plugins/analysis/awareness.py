@@ -134,38 +134,37 @@ def centre_gap(scores: Tensor) -> float:
 
 
 @dataclass(frozen=True)
+class Side:
+    """Measures of position vectors counted from one end of the sequence.
+
+    Attributes:
+        features: (C,) bool, those equal at one distance to this end for all lengths.
+        apart: `min_distance` of the features.
+        function_gap: `function_gap` of the features (Property 3.1 or 3.2).
+        is_aware: whether the features distinguish all positions.
+    """
+
+    features: Tensor
+    apart: float
+    function_gap: float | None
+    is_aware: bool
+
+
+@dataclass(frozen=True)
 class Awareness:
     """Measures of the position vectors of an encoding.
 
     Attributes:
-        forward: (C,) bool, the features equal at one position for all lengths.
-        backward: (C,) bool, the features equal at one distance to the end for all lengths.
-        forward_apart: `min_distance` of `forward`.
-        backward_apart: `min_distance` of `backward`.
-        forward_function: `function_gap` of `forward` (Property 3.1).
-        backward_function: `function_gap` of `backward` (Property 3.2).
+        forward: from the start.
+        backward: from the end.
         sum_error: `sum_formula_error` (Appendix E).
         size: the largest absolute value, to which `SAME` is relative.
     """
 
-    forward: Tensor
-    backward: Tensor
-    forward_apart: float
-    backward_apart: float
-    forward_function: float | None
-    backward_function: float | None
+    forward: Side
+    backward: Side
     sum_error: float
     size: float
-
-    @property
-    def is_forward_aware(self) -> bool:
-        """Return whether the features shared from the start distinguish all positions."""
-        return self.forward_apart > SAME * self.size
-
-    @property
-    def is_backward_aware(self) -> bool:
-        """Return whether the features shared from the end distinguish all positions."""
-        return self.backward_apart > SAME * self.size
 
 
 def measure_awareness(rows: Rows) -> Awareness:
@@ -178,19 +177,14 @@ def measure_awareness(rows: Rows) -> Awareness:
         raise ValueError(
             f"`rows` must be of two lengths of at least 2, but are of {sorted(rows)} instead."
         )
-    size = _largest(rows)
-    forward = gaps(rows) <= SAME * size
-    backward = gaps(rows, from_end=True) <= SAME * size
-    return Awareness(
-        forward,
-        backward,
-        min_distance(rows, forward),
-        min_distance(rows, backward),
-        function_gap(rows, forward),
-        function_gap(rows, backward, from_end=True),
-        sum_formula_error(rows),
-        size,
-    )
+    limit = SAME * _largest(rows)
+
+    def measure(from_end: bool) -> Side:
+        features = gaps(rows, from_end=from_end) <= limit
+        apart = min_distance(rows, features)
+        return Side(features, apart, function_gap(rows, features, from_end=from_end), apart > limit)
+
+    return Awareness(measure(False), measure(True), sum_formula_error(rows), _largest(rows))
 
 
 def slices(features: Tensor) -> list[tuple[int, int]]:

@@ -1,6 +1,6 @@
 """Awareness of encodings as text and files: heat maps, JSON, and a Markdown page."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fairseq_plugins.analysis.awareness import (
     Awareness,
+    Side,
     as_words,
     centre_gap,
     measure_awareness,
@@ -106,15 +107,10 @@ def table_rows(measured: Sequence[MeasuredEncoding]) -> list[list[str]]:
     for one in measured:
         cells, known = ["no", "-", "no", "-", "-", "-", "-"], one.awareness
         if known is not None:
-            cells = [
-                "yes" if known.is_forward_aware else "no",
-                as_words(known.forward),
-                "yes" if known.is_backward_aware else "no",
-                as_words(known.backward),
-                _gap(known.forward_function, 4),
-                _gap(known.backward_function, 4),
-                f"{known.sum_error:.4f}",
-            ]
+            sides = known.forward, known.backward
+            aware = [("yes" if s.is_aware else "no", as_words(s.features)) for s in sides]
+            misses = [_gap(side.function_gap, 4) for side in sides]
+            cells = [*aware[0], *aware[1], *misses, f"{known.sum_error:.4f}"]
         found.append([one.name, *cells, _gap(one.centre_gap, 3)])
     return found
 
@@ -153,16 +149,16 @@ def to_json(measured: Sequence[MeasuredEncoding]) -> dict[str, Any]:
 def _measures(one: MeasuredEncoding) -> dict[str, Any]:
     if (known := one.awareness) is None:
         return {"centre_gap": one.centre_gap}
+    sides = {"forward": known.forward, "backward": known.backward}
+    measures: dict[str, Callable[[Side], Any]] = {
+        "aware": lambda side: side.is_aware,
+        "features": lambda side: slices(side.features),
+        "apart": lambda side: side.apart,
+        "function_gap": lambda side: side.function_gap,
+    }
     return {
         "centre_gap": one.centre_gap,
-        "forward_aware": known.is_forward_aware,
-        "backward_aware": known.is_backward_aware,
-        "forward_features": slices(known.forward),
-        "backward_features": slices(known.backward),
-        "forward_apart": known.forward_apart,
-        "backward_apart": known.backward_apart,
-        "forward_function_gap": known.forward_function,
-        "backward_function_gap": known.backward_function,
+        **{f"{n}_{key}": of(side) for key, of in measures.items() for n, side in sides.items()},
         "sum_formula_error": known.sum_error,
         "largest": known.size,
         "vectors": {str(n): round_digits(rows, 3) for n, rows in one.maps.items()},
@@ -233,7 +229,7 @@ def _against_the_paper(measured: Sequence[MeasuredEncoding]) -> str:
         "2dspe": (True, False),
     }
     found = {
-        one.name: (one.awareness.is_forward_aware, one.awareness.is_backward_aware)
+        one.name: (one.awareness.forward.is_aware, one.awareness.backward.is_aware)
         for one in measured
         if one.awareness is not None
     }

@@ -218,19 +218,19 @@ def rope_is_an_lrpe() -> Finding:
 def sinusoids_tell_the_start() -> Finding:
     """Measure which features of SPE agree between lengths, counted from either end."""
     found = _awareness("sinusoidal")
-    return Finding(found.is_forward_aware and not found.is_backward_aware, _shared(found))
+    return Finding(found.forward.is_aware and not found.backward.is_aware, _shared(found))
 
 
 def reversed_sinusoids_tell_the_end() -> Finding:
     """Measure which features of RSPE agree between lengths, counted from either end."""
     found = _awareness("rspe")
-    return Finding(found.is_backward_aware and not found.is_forward_aware, _shared(found))
+    return Finding(found.backward.is_aware and not found.forward.is_aware, _shared(found))
 
 
 def dual_sinusoids_tell_both() -> Finding:
     """Measure which features of DPE agree between lengths, counted from either end."""
     found = _awareness("dpe")
-    return Finding(found.is_forward_aware and found.is_backward_aware, _shared(found))
+    return Finding(found.forward.is_aware and found.backward.is_aware, _shared(found))
 
 
 def relative_terms_tell_neither() -> Finding:
@@ -280,9 +280,10 @@ def _awareness(name: str) -> Awareness:
 
 
 def _shared(found: Awareness) -> str:
+    forward, backward = found.forward.features, found.backward.features
     return (
-        f"of {len(found.forward)} features {as_words(found.forward)} agree at lengths of 2 to 40 "
-        f"counted from the start, and {as_words(found.backward)} from the end"
+        f"of {len(forward)} features {as_words(forward)} agree at lengths of 2 to 40 counted from "
+        f"the start, and {as_words(backward)} from the end"
     )
 
 

@@ -56,19 +56,22 @@ def rows(name: str):
 def test_the_papers_encodings_are_as_it_says(name: str) -> None:
     found = measure_awareness(rows(name))
     forward, backward, has_formula = PAPER[name]
-    assert (found.is_forward_aware, found.is_backward_aware) == (forward, backward)
+    assert (found.forward.is_aware, found.backward.is_aware) == (forward, backward)
     assert (found.sum_error < 1e-3) == has_formula
     # Properties 3.1 and 3.2 follow from the definitions.
-    functions = (found.forward_function, found.backward_function)
+    functions = (found.forward.function_gap, found.backward.function_gap)
     assert [gap is not None and gap < SAME * found.size for gap in functions] == [forward, backward]
 
 
 def test_slices_are_the_halves_that_the_formulas_have() -> None:
     found = measure_awareness(rows("dpe"))
-    assert (as_words(found.forward), as_words(found.backward)) == ("0:16", "16:32")
-    assert as_words(measure_awareness(rows("sinusoidal")).forward) == f"0:{WIDTH}"
-    assert as_words(measure_awareness(rows("rspe")).forward) == "none"
-    assert as_words(measure_awareness(rows("2dspe")).forward) == "0:16"
+    assert (as_words(found.forward.features), as_words(found.backward.features)) == (
+        "0:16",
+        "16:32",
+    )
+    assert as_words(measure_awareness(rows("sinusoidal")).forward.features) == f"0:{WIDTH}"
+    assert as_words(measure_awareness(rows("rspe")).forward.features) == "none"
+    assert as_words(measure_awareness(rows("2dspe")).forward.features) == "0:16"
 
 
 def test_aspe_has_a_formula_for_each_length_alone() -> None:
@@ -113,8 +116,8 @@ def test_gaps_of_rows_that_are_written_down() -> None:
 
 def test_what_is_the_same_everywhere_knows_nothing() -> None:
     found = measure_awareness({n: torch.ones(n, 4).double() for n in (3, 5)})
-    assert found.forward.all() and found.backward.all()
-    assert not found.is_forward_aware and not found.is_backward_aware
+    assert found.forward.features.all() and found.backward.features.all()
+    assert not found.forward.is_aware and not found.backward.is_aware
 
 
 @pytest.mark.parametrize("name", ABSOLUTE)
@@ -122,7 +125,7 @@ def test_every_absolute_encoding_is_measured(name: str) -> None:
     found = measure_awareness(rows(name))
     assert math.isfinite(found.size) and math.isfinite(found.sum_error)
     needs_lengths = PAPER.get(name, (False, False, False))[1]
-    assert found.is_backward_aware == needs_lengths or name == "cnn"
+    assert found.backward.is_aware == needs_lengths or name == "cnn"
 
 
 def test_what_acts_on_queries_of_the_last_layer_alone_is_not_measured() -> None:
