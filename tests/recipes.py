@@ -1,5 +1,6 @@
 """Recipes composed by Hydra alone, each anew, without the package's way around its slow parts."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ def compose_recipe(configs: Path, recipe: str, overrides: Sequence[str]) -> Dict
     recipes._register_schema(recipe)
     hydra = HydraConfig.instance()
     before = hydra.cfg
-    with initialize_config_dir(str(configs.resolve()), version_base="1.1"):
-        config = compose(recipe, overrides=list(overrides), return_hydra_config=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"\s*'\w+' is validated against")
+        with initialize_config_dir(str(configs.resolve()), version_base="1.1"):
+            config = compose(recipe, overrides=list(overrides), return_hydra_config=True)
     try:
         hydra.set_config(config)  # the names of folders refer to Hydra's settings
         for key in config.checkpoint:

@@ -94,6 +94,10 @@ def parse_setting(override: str) -> tuple[str, Any]:
     return parsed.key_or_group, parsed.value()
 
 
+_SETTING = re.compile(rf"({'|'.join(SECTIONS)})\.\w+=")
+_cached_setting = functools.cache(parse_setting)
+
+
 @functools.cache
 def record(configs: Path, recipe: str, overrides: tuple[str, ...]) -> dict[str, Any]:
     """Return the record of a recipe as plain data, without absolute paths.
@@ -107,18 +111,13 @@ def record(configs: Path, recipe: str, overrides: tuple[str, ...]) -> dict[str, 
 
     Raises hydra.errors.HydraException: a group, name or key does not exist.
     """
-    settings = {word: _SETTING.match(word) for word in overrides}
-    groups = tuple(word for word, setting in settings.items() if not setting)
+    groups = tuple(word for word in overrides if not _SETTING.match(word))
+    changes = [_cached_setting(word) for word in overrides if _SETTING.match(word)]
     composition = _compose_once(configs, recipe, groups)
-    changes = [_cached_setting(word) for word, setting in settings.items() if setting]
     try:
         return composition.record(changes)
     except (OmegaConfBaseException, KeyError):  # Hydra's error names the override
         return _compose_once(configs, recipe, overrides).record(())
-
-
-_SETTING = re.compile(rf"({'|'.join(SECTIONS)})\.\w+=")
-_cached_setting = functools.cache(parse_setting)
 
 
 @dataclass(frozen=True)
@@ -128,8 +127,8 @@ class _Composition:
     Attributes:
         config: as Hydra composed it.
         written: the values of each section, with references to others as they are written.
-        references: those that refer to other values, by section and key. References to Hydra's own
-            settings, in names of folders, stay as they are.
+        references: those that refer to other values, by section and key. Names of folders, which
+            refer to Hydra's own settings, stay as they are written.
         resolved: the values of each section, with those in place of references.
     """
 
@@ -141,29 +140,18 @@ class _Composition:
     @classmethod
     def of(cls, config: DictConfig) -> Self:
         written = {name: _plain(config[name], resolve=False) for name in SECTIONS}
-        references = {
+        texts = {
             (section, name): str(value)
             for section, values in written.items()
             for name, value in values.items()
-            if "${" in str(value) and "${hydra:" not in str(value)
+            if "${" in str(value)
         }
+        of_hydra = _affected(texts, {one for one, text in texts.items() if "${hydra:" in text})
+        references = {one: text for one, text in texts.items() if one not in of_hydra}
         resolved = {name: dict(values) for name, values in written.items()}
         for section, name in references:
             resolved[section][name] = _plain(config[section][name])
         return cls(config, written, references, resolved)
-
-    def affected(self, changed: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-        """Return the settings that are changed or refer to a changed one."""
-        affected, new = set(changed), set(changed)
-        while new:
-            names = [".".join(one) for one in new]
-            new = {
-                one
-                for one, text in self.references.items()
-                if one not in affected and any(name in text for name in names)
-            }
-            affected |= new
-        return affected
 
     def record(self, changes: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         """Return the record with some settings changed; the composition stays as it is."""
@@ -172,12 +160,28 @@ class _Composition:
         try:
             for key, value in changes:
                 OmegaConf.update(self.config, key, value)
-            for section, name in self.affected(changed):
+            for section, name in _affected(self.references, changed):
                 record[section][name] = _plain(self.config[section][name])
         finally:
             for section, name in changed:
                 OmegaConf.update(self.config, f"{section}.{name}", self.written[section][name])
         return {name: _without_absolute_paths(values) for name, values in record.items()}
+
+
+def _affected(
+    references: Mapping[tuple[str, str], str], changed: Iterable[tuple[str, str]]
+) -> set[tuple[str, str]]:
+    """Return the settings that are changed or refer to a changed one."""
+    affected, new = set(changed), set(changed)
+    while new:
+        names = [".".join(one) for one in new]
+        new = {
+            one
+            for one, text in references.items()
+            if one not in affected and any(name in text for name in names)
+        }
+        affected |= new
+    return affected
 
 
 def _compose(configs: Path, recipe: str, overrides: tuple[str, ...]) -> DictConfig:

@@ -15,6 +15,7 @@ from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.experiments.devices import Devices, spread
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.papers.lrpe import TABLE_2
+from fairseq_plugins.records import recipe as recipes
 from fairseq_plugins.records.recipe import differences, total_batch
 from fairseq_plugins.runner.plan import check_devices, plan
 from tests.recipes import compose_recipe, record
@@ -151,6 +152,16 @@ def test_small_scales_train_on_a_cpu():
         assert config.common.cpu
         assert not config.common.fp16
         assert config.dataset.num_workers == 0
+
+
+def test_a_record_is_that_of_all_overrides_whatever_they_share():
+    words = ("model=rope", "scale=toy", "run=local", "checkpoint.save_dir=a", "common.seed=3")
+    for more in (("model.dropout=0.25",), ("common.seed=4",), ("optimization.lr=[1]",)):
+        ours = recipes.record(CONFIGS, "wikitext103_lm", (*words, *more))
+        assert ours == record(composed(*words, *more))
+    # Folders whose names refer to Hydra's settings, and what refers to them, stay as written.
+    ours = recipes.record(CONFIGS, "squad_v1", ("model=rope", "scale/squad=toy"))
+    assert "${hydra:" in ours["checkpoint"]["save_dir"]
 
 
 @pytest.mark.parametrize("scale", sorted(SCALES))
