@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.attention.base import State
-from fairseq_plugins.encodings.position_bounds import known_end, with_end
+from fairseq_plugins.encodings.position_bounds import with_end_of
 
 _FIRST_CAPACITY = 64
 # The attribute of a buffer that counts its used rows. Views and tensors from elsewhere have none.
@@ -56,7 +56,7 @@ def reordered(state: State, order: Tensor) -> State:
 
 
 def _selected(tensor: Tensor, order: Tensor) -> Tensor:
-    selected = with_end(tensor.index_select(0, order), known_end(tensor))
+    selected = with_end_of(tensor.index_select(0, order), tensor)
     if hasattr(tensor, _FILLED):
         setattr(selected, _FILLED, getattr(tensor, _FILLED))
     return selected
@@ -89,5 +89,5 @@ def first_keys(state: State, count: int) -> State:
     """Return the state of the first keys."""
     tokens_at = {"k_positions": 1, "key_padding_mask": 1}
     first = {name: x.narrow(tokens_at.get(name, 2), 0, count) for name, x in state.items()}
-    with_end(first["k_positions"], known_end(state["k_positions"]))
+    with_end_of(first["k_positions"], state["k_positions"])
     return first

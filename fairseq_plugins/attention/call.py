@@ -7,7 +7,7 @@ from torch import Tensor
 from fairseq_plugins.attention.base import State
 from fairseq_plugins.attention.cache import first_keys
 from fairseq_plugins.attention.shared import SharedPass
-from fairseq_plugins.encodings.position_bounds import known_end, with_end
+from fairseq_plugins.encodings.position_bounds import with_end_of
 
 
 class Call(NamedTuple):
@@ -55,7 +55,7 @@ class Call(NamedTuple):
         queries, keys = self.q.size(2), self.state["k_positions"].size(1)
         return self._replace(
             q=self.q[:, :, begin:end],
-            q_positions=with_end(self.q_positions[:, begin:end], known_end(self.q_positions)),
+            q_positions=with_end_of(self.q_positions[:, begin:end], self.q_positions),
             state=first_keys(self.state, keys - queries + end if self.causal else keys),
             shared=SharedPass(),
         )

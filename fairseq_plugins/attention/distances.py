@@ -6,7 +6,7 @@ Shapes: B batch, T tokens.
 import torch
 from torch import Tensor
 
-from fairseq_plugins.encodings.position_bounds import known_end, with_end
+from fairseq_plugins.encodings.position_bounds import known_end, with_end_of
 
 
 def check_span(label: str, span: int, *positions: Tensor) -> None:
@@ -51,7 +51,7 @@ def key_range(positions: Tensor, batch: int, before: Tensor | None = None) -> Te
         seen = torch.cat((before, seen), dim=1)
     if seen.size(1):
         seen = torch.stack(torch.aminmax(seen, dim=1), dim=1)
-    return with_end(seen, known_end(positions))
+    return with_end_of(seen, positions)
 
 
 _NO_TOKEN = torch.iinfo(torch.int64).min  # the last position if all tokens so far are padding

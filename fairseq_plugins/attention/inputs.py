@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.encodings import IncompatibleEncodingError, PositionEncoding
-from fairseq_plugins.encodings.position_bounds import known_end, with_end
+from fairseq_plugins.encodings.position_bounds import with_end_of
 
 if TYPE_CHECKING:
     from fairseq_plugins.attention.base import Attention
@@ -83,7 +83,7 @@ def check_dtypes(**inputs: Tensor) -> None:
 
 def rows_of(x: Tensor, rows: Tensor) -> Tensor:
     """Select rows of a batch, keeping the bound of positions; a single shared row stays."""
-    return x if x.size(0) == 1 else with_end(x[rows], known_end(x))
+    return x if x.size(0) == 1 else with_end_of(x[rows], x)
 
 
 def indices_where(

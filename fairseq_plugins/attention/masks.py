@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from fairseq_plugins.attention.base import Attention, State
+from fairseq_plugins.attention.base import Attention
+from fairseq_plugins.attention.call import Call
 
 
 def padding_mask(
@@ -128,11 +129,9 @@ def check_packed(query: Tensor, is_self: bool, **others: Tensor | None) -> None:
             raise ValueError(f"`{name}` must be None with `cu_seqlens`.")
 
 
-def split_mask(
-    state: State, attn_mask: Tensor | None, added: Tensor | None
-) -> tuple[Tensor | None, Tensor | None]:
+def split_mask(call: Call, added: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
     """Combine padding and masks: bool, True where hidden, and floats to add to the logits."""
-    padded = state.get("key_padding_mask")
+    padded, attn_mask = call.state.get("key_padding_mask"), call.attn_mask
     padded = None if padded is None else padded[:, None, None, :]
     if attn_mask is None:
         return padded, added
@@ -168,22 +167,18 @@ def hidden_pairs(
     return None if hidden is None else hidden & ~hidden.all(-1, keepdim=True)
 
 
-def zero_blind(
-    output: Tensor, weights: Tensor | None, state: State, attn_mask: Tensor, causal: bool
-) -> tuple[Tensor, Tensor | None]:
+def zero_blind(output: Tensor, weights: Tensor | None, call: Call) -> tuple[Tensor, Tensor | None]:
     """Set outputs and weights of queries that see no key to zero.
 
     Args:
         output: (B, H, T, D).
         weights: (B, H, T, S), or None.
-        state: of the keys.
-        attn_mask: see ``Attention.forward``.
-        causal: whether query s sees only keys t <= s.
+        call: one with an ``attn_mask``.
     """
-    hidden, _ = split_mask(state, attn_mask, None)
+    hidden, _ = split_mask(call, None)
     assert hidden is not None
     queries, keys = hidden.shape[-2:]
-    if causal:
+    if call.causal:
         hidden = hidden | _future(queries, keys, hidden.device)
     blind = hidden.all(-1, keepdim=True)
     weights = None if weights is None else weights.masked_fill(blind, 0.0)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.attention.shared import SharedPass
-from fairseq_plugins.encodings.position_bounds import known_end, with_end
+from fairseq_plugins.encodings.position_bounds import with_end, with_end_of
 
 
 def make_positions(
@@ -118,5 +118,5 @@ class Positions:
             batch: B.
         """
         padding = None if self.padding_mask is None else self.padding_mask[:, -1:]
-        index = with_end(self.index[:, -1:].expand(batch, -1), known_end(self.index))
+        index = with_end_of(self.index[:, -1:].expand(batch, -1), self.index)
         return Positions(index, padding, SharedPass())

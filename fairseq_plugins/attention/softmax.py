@@ -22,7 +22,7 @@ from fairseq_plugins.attention.masks import (
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.attention.terms import decay_term, sum_of_terms
 from fairseq_plugins.encodings import ALL_HOOKS, PositionEncoding, SeesMask
-from fairseq_plugins.encodings.position_bounds import known_end, with_end
+from fairseq_plugins.encodings.position_bounds import with_end_of
 from fairseq_plugins.encodings.protocols import parts_to_fold
 from fairseq_plugins.kernels.backend import is_transformed
 from fairseq_plugins.kernels.softmax import can_go_by_head, softmax_by_head, softmax_with_weights
@@ -106,7 +106,7 @@ class SoftmaxAttention(Attention):
         if by_pairs and (output := self._read_by_pairs(call)) is not None:
             return output, None
         read = self._read(call, need_weights)
-        return read if attn_mask is None else zero_blind(*read, state, attn_mask, self.causal)
+        return read if attn_mask is None else zero_blind(*read, call)
 
     def attend_packed(
         self, q: Tensor, k: Tensor, v: Tensor, *, positions: Tensor, document: Tensor
@@ -122,7 +122,7 @@ class SoftmaxAttention(Attention):
     ) -> tuple[Tensor, State]:
         new, positions = self._remember(keys), keys.positions
         state = append_state(state, new) if state else new
-        with_end(state["k_positions"], known_end(positions))
+        with_end_of(state["k_positions"], positions)
         return self._read(Call(q, positions, state, True, shared))[0], state
 
     def _remember(self, keys: Keys) -> State:
@@ -131,7 +131,7 @@ class SoftmaxAttention(Attention):
         state = {
             "k": self._encoded("transform_key", k, positions),
             "v": self._encoded("transform_value", v, positions),
-            "k_positions": with_end(positions.expand(k.size(0), -1), known_end(positions)),
+            "k_positions": with_end_of(positions.expand(k.size(0), -1), positions),
         }
         if "relative_logits" in self.hooks and "transform_key" in self.hooks:
             state["content_k"] = k
@@ -172,8 +172,7 @@ class SoftmaxAttention(Attention):
         """Return the output, and the weights before and after dropout."""
         q, relative, decay = self._terms(call)
         k, v = used_rows(call.state, "k"), used_rows(call.state, "v")
-        added = plus(decay, self._bias(call))
-        hidden, added = split_mask(call.state, call.attn_mask, added)
+        hidden, added = split_mask(call, plus(decay, self._bias(call)))
         hidden = hidden_pairs(hidden, call.hides_later, q.size(2), k.size(2), q.device)
         terms = (None if relative is None else self.scale * relative, added)
         return softmax_with_weights(q, k, v, terms, hidden, scale=self.scale, dropout=self._dropout)
@@ -256,8 +255,7 @@ class SoftmaxAttention(Attention):
     ) -> tuple[Tensor | None, bool]:
         """Return the mask for scaled_dot_product_attention, and whether to set is_causal."""
         queries, keys = call.q.size(2), call.state["k_positions"].size(1)
-        added = plus(content, self._bias(call))
-        hidden, added = split_mask(call.state, call.attn_mask, added)
+        hidden, added = split_mask(call, plus(content, self._bias(call)))
         causal = call.hides_later
         if hidden is None and added is None and (not causal or queries == keys):
             return None, causal
@@ -271,7 +269,7 @@ class SoftmaxAttention(Attention):
             return None
         k = used_rows(call.state, "content_k" if "content_k" in call.state else "k")
         if self._seeing_mask:
-            hidden, _ = split_mask(call.state, call.attn_mask, None)
+            hidden, _ = split_mask(call, None)
             for index in self._seeing_mask:
                 self.parts[index].see_mask(hidden)  # type: ignore[operator]
         return sum_of_terms(parts, "relative_logits", call.q, k, *call.positions)

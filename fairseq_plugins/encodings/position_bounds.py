@@ -24,6 +24,11 @@ def with_end(positions: Tensor, end: int | None) -> Tensor:
     return positions
 
 
+def with_end_of(x: Tensor, positions: Tensor) -> Tensor:
+    """Attach the bound of ``positions``, if they have one, to a selection or copy of them."""
+    return with_end(x, known_end(positions))
+
+
 def known_end(*positions: Tensor) -> int | None:
     """Return the largest bound attached to these positions; None if any of them has none.
 

@@ -7,14 +7,19 @@ from torch import Tensor
 
 from fairseq_plugins.encodings.absolute import Scale, Sinusoidal
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding
-from fairseq_plugins.encodings.position_bounds import check_not_negative, known_end, with_end
+from fairseq_plugins.encodings.position_bounds import (
+    check_not_negative,
+    known_end,
+    with_end,
+    with_end_of,
+)
 from fairseq_plugins.encodings.registry import register_encoding
 
 
 def to_end(positions: Tensor, lengths: Tensor) -> Tensor:
     """Return l - 1 - s, the number of later tokens: (B or 1, T), (B,) -> (B, T); 0 in padding."""
     distances = (lengths.unsqueeze(-1) - 1 - positions).clamp(min=0)
-    return with_end(distances, known_end(positions))
+    return with_end_of(distances, positions)
 
 
 class LengthAware(PositionEncoding):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.attention.positions import Positions
 from fairseq_plugins.encodings import PositionEncoding
-from fairseq_plugins.encodings.position_bounds import known_end, with_end
+from fairseq_plugins.encodings.position_bounds import with_end_of
 from fairseq_plugins.modules.options import PositionEncodingConfig
 from fairseq_plugins.modules.stack import (
     build_cross_encodings,
@@ -204,7 +204,7 @@ def _last(
     if window > 1 and positions.padding_mask is not None:
         order = (~padding).long().argsort(dim=1, stable=True)
         tokens, index = tokens.gather(1, order), index.gather(1, order)
-    return tokens[:, -window:], with_end(index[:, -window:], known_end(positions.index))
+    return tokens[:, -window:], with_end_of(index[:, -window:], positions.index)
 
 
 def _first(encoder_out: dict[str, list[Tensor]] | None, name: str) -> Tensor | None:

@@ -16,7 +16,7 @@ from fairseq_plugins.attention.documents import Documents, attend_documents
 from fairseq_plugins.attention.positions import count_positions
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import PositionEncoding
-from fairseq_plugins.encodings.position_bounds import known_end, with_end
+from fairseq_plugins.encodings.position_bounds import with_end, with_end_of
 from fairseq_plugins.integrations.huggingface.cache import StateLayer
 
 IMPLEMENTATION = "fairseq_plugins"  # the name in transformers' AttentionInterface
@@ -142,10 +142,9 @@ class ForwardPass:
         kept.state = {name: _rows(rows, last) for name, rows in now.items()}
         # Restore the order afterwards: padding may be anywhere among the new tokens.
         x = now["x"].masked_fill(now["padding"].unsqueeze(-1), 0.0)
-        end = known_end(self.positions)
         embedded = encoding.embed(
             _rows(x, order),
-            with_end(_rows(now["positions"], order), end),
+            with_end_of(_rows(now["positions"], order), self.positions),
             tokens=_rows(now["tokens"], order) if "tokens" in now else None,
         )
         return _rows(embedded, order.argsort(dim=1))[:, -length:]
