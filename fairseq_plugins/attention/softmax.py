@@ -81,11 +81,11 @@ class SoftmaxAttention(Attention):
         return self._parts_with("attn_bias")
 
     def fold_basis_(self, *projections: nn.Module) -> None:
-        for part in parts_to_fold(self.encoding) if self.encoding is not None else ():
+        for part in parts_to_fold(self.parts):
             part.fold_basis_(*projections)
 
     def unfold_basis_(self, *projections: nn.Module) -> None:
-        for part in parts_to_fold(self.encoding) if self.encoding is not None else ():
+        for part in parts_to_fold(self.parts):
             part.unfold_basis_(*projections)
 
     def _forward(
@@ -199,9 +199,9 @@ class SoftmaxAttention(Attention):
             return softmax_by_head(q, k, v, mask, scale=self.scale)
         if is_transformed() and mask is not None and mask.is_floating_point():
             # It may have a gradient outside of the transform, which the fused kernel refuses.
-            return softmax_with_weights(q, k, v, (mask,), None, scale=self.scale, dropout=dropout)[
-                0
-            ]
+            terms, scale = (mask,), self.scale
+            output, *_ = softmax_with_weights(q, k, v, terms, None, scale=scale, dropout=dropout)
+            return output
         return F.scaled_dot_product_attention(
             q, k, v, mask, dropout_p=dropout, is_causal=is_causal, scale=self.scale
         )

@@ -3,6 +3,7 @@
 Test the ``parts`` of an encoding with ``isinstance``: a composition implements none of them.
 """
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
@@ -83,14 +84,14 @@ def reads_projections(part: PositionEncoding) -> bool:
     return type(part).bind_projections is not PositionEncoding.bind_projections
 
 
-def parts_to_fold(encoding: PositionEncoding) -> tuple[FoldsBasis, ...]:
-    """Return the part of an encoding that may be folded into the projections, if there is one.
+def parts_to_fold(parts: Sequence[PositionEncoding]) -> tuple[FoldsBasis, ...]:
+    """Return the one of an encoding's parts that may be folded into the projections, or none.
 
     It is the first part that transforms queries and keys, unless another part reads the
     untransformed queries and keys, or the projections.
     """
-    first = next((part for part in encoding.parts if part.hooks & ENCODED), None)
-    for part in encoding.parts:
+    first = next((part for part in parts if part.hooks & ENCODED), None)
+    for part in parts:
         reads_content = "relative_logits" in part.hooks
         if part is not first and (reads_content or reads_projections(part)):
             return ()
