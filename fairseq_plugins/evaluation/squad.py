@@ -1,7 +1,6 @@
 """SQuAD answers of a checkpoint."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,38 +21,6 @@ from fairseq_plugins.squad.folder import SPLITS, raw_path, read_description
 from fairseq_plugins.squad.predictions import Logits, Prediction, SearchOptions, predict_file
 
 
-@dataclass(frozen=True)
-class Answers:
-    """Predictions by question id, and the version of the data."""
-
-    predictions: Mapping[str, Prediction]
-    version: str
-
-    def texts(self, options: SearchOptions) -> dict[str, str]:
-        """Return answers in the official format; v1.1 always has an answer."""
-        threshold = options.null_threshold if self.version == "2.0" else float("inf")
-        return {name: found.text(threshold) for name, found in self.predictions.items()}
-
-    def no_answer(self) -> dict[str, float]:
-        """Return the probability that a question has no answer."""
-        return {name: found.no_answer_probability() for name, found in self.predictions.items()}
-
-    def n_best(self) -> dict[str, Any]:
-        """Return the best spans with scores and probabilities (normalised over these spans)."""
-        return {
-            name: [
-                {
-                    "text": span.text,
-                    "probability": round(p, 6),
-                    "score": round(span.score, 4),
-                    "start": span.start,
-                }
-                for span, p in zip(found.spans, found.probabilities(), strict=True)
-            ]
-            for name, found in self.predictions.items()
-        }
-
-
 def predict(
     checkpoint: Path,
     data: Path,
@@ -62,8 +29,8 @@ def predict(
     *,
     batch_size: int = 16,
     cpu: bool = False,
-) -> Answers:
-    """Answer the questions of `subset` ("train" or "valid") of a prepared folder.
+) -> dict[str, Prediction]:
+    """Answer the questions of `subset` ("train" or "valid") of a prepared folder, by their ids.
 
     Raises:
         ValueError: folder or checkpoint are missing, damaged or do not fit.
@@ -85,7 +52,7 @@ def predict(
         )
     device = choose_device(cpu=cpu)
     logits = window_logits(model.to(device), windows, task.cfg.span_head_name, batch_size, device)
-    return Answers(dict(predict_file(squad, features, logits, options)), version)
+    return dict(predict_file(squad, features, logits, options))
 
 
 def window_logits(

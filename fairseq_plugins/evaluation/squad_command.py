@@ -53,21 +53,24 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
 
 def _predict(args: argparse.Namespace) -> None:
     options = SearchOptions(args.n_best, args.max_answer_length, args.null_threshold)
-    if args.no_answer_output and read_description(args.data)["request"]["version"] != "2.0":
+    version = read_description(args.data)["request"]["version"]
+    if args.no_answer_output and version != "2.0":
         raise OptionError("--no-answer-output needs data of v2.0, but it is of v1.1")
     check_file(args.path, "--path")
     from fairseq_plugins.evaluation.squad import predict  # slow to import; --help stays fast
 
     with checkpoint_given_by("--path"):
-        answers = predict(
+        found = predict(
             args.path, args.data, args.subset, options, batch_size=args.batch_size, cpu=args.cpu
         )
     write = partial(write_json, indent=None, ensure_ascii=False)
-    write(args.output, answers.texts(options))
+    # v1.1 always has an answer.
+    threshold = options.null_threshold if version == "2.0" else math.inf
+    write(args.output, {name: one.text(threshold) for name, one in found.items()})
     if args.no_answer_output:
-        write(args.no_answer_output, answers.no_answer())
+        write(args.no_answer_output, {k: one.no_answer_probability() for k, one in found.items()})
     if args.n_best_output:
-        write(args.n_best_output, answers.n_best())
+        write(args.n_best_output, {name: one.n_best() for name, one in found.items()})
 
 
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:

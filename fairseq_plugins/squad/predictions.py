@@ -8,7 +8,7 @@ gives its first token most context.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,18 @@ class Prediction:
         if not self.spans or self.no_answer_margin() > null_threshold:
             return ""
         return self.spans[0].text
+
+    def n_best(self) -> list[dict[str, Any]]:
+        """Return the spans with scores and probabilities (normalised over these spans)."""
+        return [
+            {
+                "text": span.text,
+                "probability": round(p, 6),
+                "score": round(span.score, 4),
+                "start": span.start,
+            }
+            for span, p in zip(self.spans, self.probabilities(), strict=True)
+        ]
 
     def probabilities(self) -> list[float]:
         """Return the softmax over the spans' scores."""
