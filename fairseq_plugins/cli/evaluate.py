@@ -106,7 +106,7 @@ def _run(args: argparse.Namespace) -> None:
     for note in _notes(report):
         print(note)
     if args.output is not None:
-        result = {**_provenance(args, request), **report.to_json()}
+        result = {**_provenance(args, request), **report}
         file = {"file": args.path.name, "sha256": sha256(args.path)}
         result["checkpoint"] = {**file, **result["checkpoint"]}
         write_json(args.output, result)
@@ -141,27 +141,26 @@ def _number(value: float | None, digits: int) -> str:
     return "unknown" if value is None else f"{value:,.{digits}f}"
 
 
-def _notes(report: Any) -> list[str]:
+def _notes(report: dict[str, Any]) -> list[str]:
     """Return the notes below the table."""
-    notes = []
-    if report.trained.is_masked:
-        masks = report.to_json()["masking"]
+    notes, text = [], report["text"]
+    if masks := report["masking"]:
         shares = {name: f"{masks[name]:.0%}" for name in masks if name.endswith("_prob")}
         notes.append(
             f"masked: {shares['mask_prob']} of the tokens are predicted, of these "
             f"{shares['leave_unmasked_prob']} are left as they are and "
             f"{shares['random_token_prob']} replaced by others; per word and byte there is nothing"
         )
-    elif report.text.why:
-        notes.append(f"per word and byte: {report.text.why}")
+    elif text["why_unknown"]:
+        notes.append(f"per word and byte: {text['why_unknown']}")
     else:
         notes.append(
             "PPL is per token; PPL/word and bits/byte divide the same loss by the words and bytes "
             "of the text (a word of n tokens has PPL to the power of n): they compare models with "
             "other tokens"
         )
-    if report.text.unknown:
-        notes.append(f"<unk> stands for {report.text.unknown:,} of the tokens, whatever they were")
+    if unknown := text["unknown_words"]:
+        notes.append(f"<unk> stands for {unknown:,} of the tokens, whatever they were")
     return notes
 
 

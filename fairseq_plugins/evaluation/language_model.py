@@ -1,6 +1,6 @@
 """Perplexity of a checkpoint on a split, at any length that the model accepts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from fairseq_plugins.common.vocabulary import (
     check_vocabulary,
 )
 from fairseq_plugins.data.options import check_at_least
-from fairseq_plugins.data.raw_text import RawText, read_raw_text
+from fairseq_plugins.data.raw_text import read_raw_text
 from fairseq_plugins.encodings import expand_name
 from fairseq_plugins.evaluation.perplexity import Score, summarise
 from fairseq_plugins.evaluation.samples import (
@@ -119,49 +119,6 @@ class LoadedModel:
         return f"`{site.given}`{' beside `learned`' * beside} under {site.attention} attention"
 
 
-@dataclass(frozen=True)
-class EvaluationResult:
-    """Result of an evaluation.
-
-    Attributes:
-        trained: the model (adapted to the last length).
-        break_mode: how text was cut into samples.
-        text: raw text of the split.
-        lines: for each length its ``length`` and the values of `summarise`.
-        adaptation: changes to the trained model.
-    """
-
-    trained: LoadedModel
-    break_mode: str
-    text: RawText
-    lines: Sequence[dict[str, Any]]
-    adaptation: Adaptation = AS_TRAINED
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON data, without the options."""
-        trained, (site,) = self.trained, self.trained.identity.sites.values()
-        model = {
-            "model": trained.identity.model,
-            "attention_type": site.attention,
-            "position_encoding": site.given,
-            "updates": trained.updates,
-        }
-        masks = masking(trained.task) if trained.is_masked else None
-        return {
-            "checkpoint": model,
-            "adaptation": asdict(self.adaptation) if self.adaptation else None,
-            "sample_break_mode": self.break_mode,
-            "masking": masks,
-            "text": {
-                "words": self.text.words,
-                "bytes": self.text.bytes,
-                "unknown_words": self.text.unknown,
-                "why_unknown": self.text.why,
-            },
-            "lengths": list(self.lines),
-        }
-
-
 def load(options: EvaluationOptions, length: int | None = None) -> LoadedModel:
     """Load the model of a checkpoint.
 
@@ -203,13 +160,17 @@ def evaluate(
     *,
     begin: Callable[[LoadedModel, Samples], None] = lambda trained, samples: None,
     done: Callable[[dict[str, Any]], None] = lambda line: None,
-) -> EvaluationResult:
+) -> dict[str, Any]:
     """Compute the perplexity of a checkpoint at each length.
 
     Args:
         options: the evaluation's options.
         begin: called once with the model and the first length's samples, after all checks.
         done: called with the result of each length.
+
+    Returns:
+        The result as JSON data, without the options; ``lengths`` has for each its ``length`` and
+        the values of `summarise`.
 
     Raises:
         ValueError: something is missing, damaged or does not fit, a length exceeds the model's
@@ -240,7 +201,25 @@ def evaluate(
         score = _score(options, trained.model, samples)
         lines.append({"length": length, **summarise(score, text)})
         done(lines[-1])
-    return EvaluationResult(trained, break_mode, text, lines, options.adaptation)
+    (site,) = trained.identity.sites.values()
+    return {
+        "checkpoint": {
+            "model": trained.identity.model,
+            "attention_type": site.attention,
+            "position_encoding": site.given,
+            "updates": trained.updates,
+        },
+        "adaptation": asdict(options.adaptation) if options.adaptation else None,
+        "sample_break_mode": break_mode,
+        "masking": masking(trained.task) if trained.is_masked else None,
+        "text": {
+            "words": text.words,
+            "bytes": text.bytes,
+            "unknown_words": text.unknown,
+            "why_unknown": text.why,
+        },
+        "lengths": lines,
+    }
 
 
 def _cut_split(
