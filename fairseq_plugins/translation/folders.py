@@ -16,7 +16,7 @@ import functools
 import itertools
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from fairseq_plugins.data.codes import Codes
 from fairseq_plugins.data.folders import SPLITS, Folder, report
 from fairseq_plugins.data.measure import measure, seen_lines, sha256
 from fairseq_plugins.data.merges import count_words, write_codes
+from fairseq_plugins.data.options import FEWEST_MERGES, check_at_least
 from fairseq_plugins.data.workers import LINES_AT_ONCE, LineBuilder, LineFunction, parallel_map
 from fairseq_plugins.translation.moses import Moses
 from fairseq_plugins.translation.parallel import (
@@ -41,6 +42,7 @@ from fairseq_plugins.translation.parallel import (
     read_pairs,
 )
 
+PREPARATION_VERSION = 2  # increase when a request gives other files
 LONGEST = 1023  # subwords of a sentence: fairseq's default of 1,024 positions minus </s>
 
 
@@ -58,22 +60,49 @@ def files_of(languages: tuple[str, str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
+class Settings:
+    """Settings of the preparation: number of merges, cleaning, number of processes.
+
+    force: whether to replace a folder of other text or settings.
+
+    Raises:
+        OptionError: a number is out of range.
+    """
+
+    merges: int
+    cleaning: Cleaning = field(default_factory=Cleaning)
+    workers: int = 1
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        check_at_least(1, workers=self.workers)
+        check_at_least(FEWEST_MERGES, merges=self.merges)
+
+    def folder(self, output: Path, corpus: Mapping[str, Any], languages: tuple[str, str]) -> Folder:
+        request = {
+            "preparation": PREPARATION_VERSION,
+            **corpus,
+            "source": languages[0],
+            "target": languages[1],
+            "merges": self.merges,
+            "cleaning": asdict(self.cleaning),
+        }
+        return Folder(output, request, files_of(languages), force=self.force)
+
+
+@dataclass(frozen=True)
 class ParallelBuild:
     """The steps of a preparation.
 
     Attributes:
         work: folder of the steps' files.
         languages: source and target, as in fairseq's `--source-lang`, `--target-lang`.
-        merges: merges of the byte-pair encoding.
-        cleaning: limits of the kept training pairs.
-        workers: number of processes.
+        settings: merges, cleaning and number of processes.
     """
 
     work: Path
     languages: tuple[str, str]
-    merges: int
-    cleaning: Cleaning
-    workers: int
+    settings: Settings
 
     def paths(self, step: str, split: str) -> Paths:
         """Return the paths of a split's source and target after a step."""
@@ -136,12 +165,12 @@ class ParallelBuild:
         """Learn one byte-pair encoding from the words of both sides."""
         if (self.work / "codes").exists():
             return
-        report(f"learning {self.merges} merges")
+        report(f"learning {self.settings.merges} merges")
         counts: collections.Counter[str] = collections.Counter()
         for path in self.paths("tokens", "train"):
             with path.open(encoding="utf-8", newline="\n") as text:
                 counts += count_words(text)
-        write_codes(self.work / "codes", counts, self.merges)
+        write_codes(self.work / "codes", counts, self.settings.merges)
 
     def apply(self) -> None:
         build = functools.partial(splitter, self.work / "codes")
@@ -171,7 +200,7 @@ class ParallelBuild:
             with (
                 source.open(encoding="utf-8", newline="\n") as lines,
                 writing(target) as (out,),
-                parallel_map(builds[language], self.workers) as apply,
+                parallel_map(builds[language], self.settings.workers) as apply,
             ):
                 # Show progress for long files only.
                 mapped = apply(lines)
@@ -186,7 +215,7 @@ class ParallelBuild:
         for split in SPLITS:
             kept: Iterable[int] = itertools.repeat(1)
             if split in splits:
-                flags, verdicts = keep_flags(self.paths("pieces", split), self.cleaning)
+                flags, verdicts = keep_flags(self.paths("pieces", split), self.settings.cleaning)
                 found[split] = {"pairs": len(flags), **dict(sorted(verdicts.items()))}
                 if not any(flags):
                     raise DataError(f"cleaning keeps no pair of {split}: {found[split]}")
@@ -216,12 +245,12 @@ class ParallelBuild:
         arguments = ["--source-lang", source, "--target-lang", target]
         for split in SPLITS:
             arguments += [f"--{split}pref", f"cleaned/{split}"]
-        arguments += ["--destdir", built.name, "--workers", str(self.workers)]
-        command = preprocess(self.work, arguments, self.workers)
+        arguments += ["--destdir", built.name, "--workers", str(self.settings.workers)]
+        command = preprocess(self.work, arguments, self.settings.workers)
         about = {
             **measured,
             **self._describe(built),
-            "codes": {"merges": self.merges, "sha256": sha256(self.work / "codes")},
+            "codes": {"merges": self.settings.merges, "sha256": sha256(self.work / "codes")},
             "command": command,
         }
         (self.work / "kept").rename(built / "raw")

@@ -4,7 +4,6 @@ python -m fairseq_plugins.translation.prepare files|wmt14|toy [options]
 """
 
 import argparse
-import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,54 +14,19 @@ from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data import options
-from fairseq_plugins.data.folders import SPLITS, Folder, build_folders
+from fairseq_plugins.data.folders import SPLITS, build_folders
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.translation import generated
-from fairseq_plugins.translation.folders import ParallelBuild, files_of
+from fairseq_plugins.translation.folders import ParallelBuild, Settings
 from fairseq_plugins.translation.moses import check_language
 from fairseq_plugins.translation.parallel import Cleaning, ParallelText, find_texts
 from fairseq_plugins.translation.wmt14 import WMT14_EN_DE, ArchivedCorpus, ArchivedText, fetch
 
-PREPARATION_VERSION = 2  # increase when a request gives other files
 # File names of a split in small corpora, by preference.
 NAMES = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
 WMT14_MERGES = 40_000  # LRPE, Table 7: dictionaries of 40,480 and 42,720 symbols
 SMALL_MERGES = 4_000
 TOY_MERGES = 1_000
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """Settings of the preparation: number of merges, cleaning, number of processes.
-
-    force: whether to replace a folder of other text or settings.
-
-    Raises:
-        OptionError: a number is out of range.
-    """
-
-    merges: int
-    cleaning: Cleaning = dataclasses.field(default_factory=Cleaning)
-    workers: int = 1
-    force: bool = False
-
-    def __post_init__(self) -> None:
-        options.check_at_least(1, workers=self.workers)
-        options.check_at_least(options.FEWEST_MERGES, merges=self.merges)
-
-    def folder(self, output: Path, corpus: Mapping[str, Any], languages: tuple[str, str]) -> Folder:
-        request = {
-            "preparation": PREPARATION_VERSION,
-            **corpus,
-            "source": languages[0],
-            "target": languages[1],
-            "merges": self.merges,
-            "cleaning": dataclasses.asdict(self.cleaning),
-        }
-        return Folder(output, request, files_of(languages), force=self.force)
-
-    def build(self, work: Path, languages: tuple[str, str]) -> ParallelBuild:
-        return ParallelBuild(work, languages, self.merges, self.cleaning, self.workers)
 
 
 def prepare_files(
@@ -93,7 +57,7 @@ def prepare_files(
         if wanted:
             text = ParallelText([found["train"]], found["valid"], found["test"])
             origin = {"from": source.resolve().name}
-            settings.build(work, languages).make(folder, text, origin)
+            ParallelBuild(work, languages, settings).make(folder, text, origin)
 
 
 def prepare_archived(
@@ -122,7 +86,7 @@ def prepare_archived(
         if wanted:
             raw = text.unpack(work / "unpacked")
             origin["sha256"] = sums
-            settings.build(work, corpus.languages).make(folder, raw, origin)
+            ParallelBuild(work, corpus.languages, settings).make(folder, raw, origin)
 
 
 def prepare_toy(output: Path, settings: Settings, *, seed: int, pairs: Mapping[str, int]) -> None:
@@ -135,7 +99,7 @@ def prepare_toy(output: Path, settings: Settings, *, seed: int, pairs: Mapping[s
         if wanted:
             text = generated.write_pairs(work, seed=seed, pairs=pairs)
             origin = {"generated": corpus["corpus"]}
-            settings.build(work, languages).make(folder, text, origin)
+            ParallelBuild(work, languages, settings).make(folder, text, origin)
 
 
 def get_parser() -> argparse.ArgumentParser:
