@@ -5,9 +5,7 @@ at hyphens (Moses' `-a`) and escapes (`&apos;`). Rules of sacremoses that cannot
 """
 
 import functools
-import re
 import unicodedata
-from typing import Any
 
 from fairseq_plugins.common.errors import OptionError
 
@@ -37,45 +35,6 @@ def printable(text: str) -> str:
     return "".join(" " if unicodedata.category(c).startswith("C") else c for c in text)
 
 
-class Normaliser:
-    """Normalisation of punctuation, equal to sacremoses' MosesPunctNormalizer.
-
-    Most rules need a character outside ASCII and are skipped for ASCII text.
-    """
-
-    def __init__(self, language: str) -> None:
-        from sacremoses import MosesPunctNormalizer
-
-        rules = MosesPunctNormalizer(language).substitutions
-        self._all = [(re.compile(pattern).sub, to) for pattern, to in rules]
-        self._ascii = [(re.compile(pattern).sub, to) for pattern, to in rules if pattern.isascii()]
-
-    def normalise(self, text: str) -> str:
-        """Normalise a line's punctuation and strip spaces."""
-        for substitute, replacement in self._ascii if text.isascii() else self._all:
-            text = substitute(replacement, text)
-        return text.strip()
-
-
-@functools.cache
-def _tokenizer_class() -> Any:
-    """Make sacremoses' MosesTokenizer with sets of letters, which it otherwise builds per word."""
-    from sacremoses import MosesTokenizer
-
-    class Tokenizer(MosesTokenizer):
-        def __init__(self, language: str) -> None:
-            super().__init__(language)
-            self._lower, self._letters = frozenset(self.IsLower), frozenset(self.IsAlpha)
-
-        def islower(self, text: str) -> bool:
-            return self._lower.issuperset(text)
-
-        def isanyalpha(self, text: str) -> bool:
-            return not self._letters.isdisjoint(text)
-
-    return Tokenizer
-
-
 class Moses:
     """Tokenisation and detokenisation of one language.
 
@@ -84,20 +43,34 @@ class Moses:
     """
 
     def __init__(self, language: str) -> None:
-        from sacremoses import MosesDetokenizer
+        from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
         check_language("language", language)
         rules = "en" if language in PRIVATE_USE else language
-        self._normaliser = Normaliser(rules)
-        self._tokenizer = _tokenizer_class()(rules)
+        self._normaliser, self._ascii_normaliser = (MosesPunctNormalizer(rules) for _ in range(2))
+        substitutions = self._normaliser.substitutions
+        self._ascii_normaliser.substitutions = [one for one in substitutions if one[0].isascii()]
+        self._tokenizer = MosesTokenizer(rules)
+        # Sets of letters, which sacremoses otherwise builds per word.
+        lower, letters = frozenset(self._tokenizer.IsLower), frozenset(self._tokenizer.IsAlpha)
+        self._tokenizer.islower = lower.issuperset
+        self._tokenizer.isanyalpha = lambda text: not letters.isdisjoint(text)
         self._detokenizer = MosesDetokenizer(rules)
+
+    def normalise(self, text: str) -> str:
+        """Normalise a line's punctuation and strip spaces, equal to sacremoses' normaliser.
+
+        Most rules need a character outside ASCII and are skipped for ASCII text.
+        """
+        normaliser = self._ascii_normaliser if text.isascii() else self._normaliser
+        return str(normaliser.normalize(text))
 
     def tokenise(self, text: str) -> str:
         """Tokenise a line of raw text; tokens are joined by single spaces.
 
         The line end is removed first: rules for quotation marks would match it.
         """
-        text = printable(self._normaliser.normalise(text.rstrip("\r\n")))
+        text = printable(self.normalise(text.rstrip("\r\n")))
         tokens = self._tokenizer.tokenize(text, aggressive_dash_splits=True, return_str=True)
         return " ".join(tokens.split())
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-from fairseq_plugins.translation.moses import PRIVATE_USE, Moses, Normaliser, languages, printable
+from fairseq_plugins.translation.moses import PRIVATE_USE, Moses, languages, printable
 
 # What the rules are about (quotes, dashes, brackets, no-break spaces, numbers), and letters.
 MARKS = {mark for pattern, _ in MosesPunctNormalizer("en").substitutions for mark in pattern}
@@ -16,7 +16,7 @@ ABBREVIATIONS = ["Mr. Smith met Dr. No. 5 in the U.S. on Jan. 3.", "z.B. bzw. Nr
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(sorted(languages() - set(PRIVATE_USE))), TEXTS)
 def test_punctuation_of_every_language(language, text):
-    normal = Normaliser(language).normalise
+    normal = Moses(language).normalise
     assert normal(text) == MosesPunctNormalizer(language).normalize(text)
 
 
