@@ -135,7 +135,8 @@ def fixed_waves(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFi
         "everywhere."
     )
     numbers = {"offsets": xs, "psi": psi, "first_rise": rise, "frequencies": frequencies[picked]}
-    return RenderedFigure(picture, {**numbers, "cosines": some}, [summary])
+    waves_by_name = {name: wave for name, (_, wave) in curves.items()}
+    return RenderedFigure(picture, {**numbers, "waves": waves_by_name}, [summary])
 
 
 def learned_waves(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:

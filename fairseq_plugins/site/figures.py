@@ -22,6 +22,7 @@ _OF_MATRICES = {
     "position_position": ("position of the key", "position of the query"),
     "scores": ("position of the key", "position of the query"),
     "weights": ("position of the key", "position of the query"),
+    "vectors": ("feature", "position"),  # by length
 }
 # Axes (x, y) of lists by key.
 _OF_LISTS = {
@@ -29,9 +30,11 @@ _OF_LISTS = {
     "scores_by_offset": ("offset", "mean score"),
     "neighbours": ("offset", "cosine with the next one"),
     "psi": ("offset", "psi"),
-    "frequencies": ("pair of features", "frequency"),
+    "waves": ("offset", "cos(w m)"),
+    "frequencies": ("pair of features", "size of the frequency"),
 }
-_X_VALUES = ("offsets",)  # lists of x values of others
+_X_VALUES = {"offsets": "offset", "reaches": "largest offset"}  # lists of x values of others
+_SIZES = ("frequencies",)  # on a logarithmic axis, whose cosine is that of their size
 _SIGNED = ("by_offset", "scores_by_offset", "neighbours")  # offsets from the most negative on
 _RELATIVE = "relative"  # in names of relative vectors
 
@@ -148,36 +151,45 @@ def maps(content: Mapping[str, Any], above: str = "") -> list[tuple[str, charts.
         above: names of the enclosing parts.
     """
     panels: list[tuple[str, charts.Chart]] = []
+    xs = [(label, content[key]) for key, label in _X_VALUES.items() if key in content]
     for key, value in content.items():
         name = f"{above}: {_words(key)}" if above else _words(key)
         if is_packed(value):
             panels.append((name, _map(key, unpack(value).tolist(), above)))
         elif isinstance(value, Mapping) and value and all(map(_is_list, value.values())):
-            panels.append((name, _lines(key, value)))  # one chart for all lists
+            panels.append((name, _lines(key, value, xs)))  # one chart for all lists
         elif isinstance(value, Mapping):
             panels += maps(value, f"{above}: {key}" if above else key)
         elif _is_matrix(value):
             panels.append((name, _map(key, value, above)))
         elif _is_list(value) and key not in _X_VALUES:
-            panels.append((name, _lines(key, {_words(key): value})))
+            panels.append((name, _lines(key, {_words(key): value}, xs)))
     return panels
 
 
 def _map(key: str, matrix: list[list[float]], above: str) -> charts.Chart:
-    x, y = _OF_MATRICES.get(key, ("column", "row"))
+    around = above.rpartition(": ")[2]
+    x, y = _OF_MATRICES.get(key) or _OF_MATRICES.get(around, ("column", "row"))
     if _RELATIVE in above:
         x, y = "offset", "offset"
     first = -(len(matrix) // 2) if x == "offset" else 0
     return charts.heat(matrix, x=x, y=y, first=first)
 
 
-def _lines(key: str, found: Mapping[str, list[float]]) -> charts.Chart:
+def _lines(
+    key: str, found: Mapping[str, list[float]], xs: Sequence[tuple[str, list[float]]]
+) -> charts.Chart:
+    """Make a chart of lists, over the x values beside them that are as many."""
     x, y = _OF_LISTS.get(key, ("index", _words(key)))
+    length = len(next(iter(found.values())))
+    first = -(length // 2) if key in _SIGNED else 0
+    at: Sequence[float] = range(first, first + length)
+    x, at = next(((label, known) for label, known in xs if len(known) == length), (x, at))
     series = {
-        name: list(enumerate(values, start=-(len(values) // 2) if key in _SIGNED else 0))
+        name: [(a, abs(b) if key in _SIZES else b) for a, b in zip(at, values, strict=False)]
         for name, values in found.items()
     }
-    return charts.lines(series, x=x, y=y, log_y=key == "frequencies")
+    return charts.lines(series, x=x, y=y, log_y=key in _SIZES)
 
 
 def _words(key: str) -> str:

@@ -187,6 +187,29 @@ def test_a_figures_matrices_are_maps_with_named_axes() -> None:
     assert [trace["name"] for trace in panels["psi"]["data"]] == ["default", "learned"]
 
 
+def test_lines_are_over_the_offsets_of_their_figure() -> None:
+    reaches = [1, 2, 3, 4, 8, 16, 32, 64, 127]
+    content = {"reaches": reaches, "monotonicity, QQP": [0.1] * 9, "shorter": [0.2] * 8}
+    charts = dict(maps(content))
+    assert [*charts] == ["monotonicity, QQP", "shorter"]
+    own = charts["monotonicity, QQP"]
+    assert own["layout"]["xaxis"]["title"]["text"] == "largest offset"
+    assert own["data"][0]["x"] == reaches and charts["shorter"]["data"][0]["dx"] == 1
+
+
+def test_frequencies_below_0_are_on_their_logarithmic_axis() -> None:
+    ((_, chart),) = maps({"frequencies": {"learned": [1.0, -0.5] * 4}})
+    assert chart["layout"]["yaxis"]["type"] == "log"
+    assert chart["data"][0]["y"] == [1, 0.5] * 4
+
+
+def test_vectors_of_a_length_are_positions_by_features() -> None:
+    square = [[float(i * j) for j in range(9)] for i in range(9)]
+    ((_, chart),) = maps({"encodings": {"rspe": {"vectors": {"20": square}}}})
+    sides = [chart["layout"][side]["title"]["text"] for side in ("xaxis", "yaxis")]
+    assert sides == ["feature", "position"]
+
+
 def test_a_packed_matrix_is_the_map_of_its_numbers() -> None:
     matrix = np.rint(np.linspace(0, LARGEST, 81)).reshape(9, 9)  # multiples of its unit, 1
     plain, packed = (maps({"learned": {"scores": one}}) for one in (matrix.tolist(), pack(matrix)))
