@@ -1,7 +1,7 @@
 """The figures of a table as PNG and SVG, and the JSON of their numbers."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -270,23 +270,33 @@ def draw_attention(
     if not available or not available.issuperset(own):
         return
     rows = [*own, *sorted(available - {*own})]
-    lines = math.ceil(len(rows) / MAPS_ACROSS)
-    picture = Picture(figsize=(3 * MAPS_ACROSS, 0.6 + 3.2 * lines), layout="constrained")
-    panels = picture.subplots(lines, MAPS_ACROSS, squeeze=False).ravel()
-    for panel in panels:
-        panel.set_axis_off()
-    numbers: dict[str, Any] = {}
-    for panel, row in zip(panels, rows, strict=False):
-        weights = np.load(files[row])
-        numbers[f"{row}-{runs[row].attention}-s{runs[row].seed}"] = torch.from_numpy(weights)
-        darkest = float(np.percentile(weights, BLACKEST))
-        panel.set_axis_on()
-        shades = PowerNorm(0.5, vmin=0.0, vmax=darkest, clip=True)
-        panel.imshow(weights, cmap="Greys", norm=shades, interpolation="nearest")
-        panel.set_title(table.row(row).label, fontsize=8)
-        panel.tick_params(labelsize=6)
+    maps = {row: np.load(files[row]) for row in rows}
+    numbers = {
+        f"{row}-{runs[row].attention}-s{runs[row].seed}": torch.from_numpy(weights)
+        for row, weights in maps.items()
+    }
+    picture = draw_maps({table.row(row).label: weights for row, weights in maps.items()})
     picture.suptitle(f"{figure.source}, scale {scale}")
     base = stem(folder, table, figure, scale)
     what = "weights of attention by run: a line for each query, a number for each key"
     write_numbers(with_ending(base, ".json"), {"what": what, "weights": numbers})
     save_picture(picture, base)
+
+
+def draw_maps(maps: Mapping[str, np.ndarray]) -> Picture:
+    """Draw weights of attention (T, T) by title, the darker the larger their root."""
+    lines = math.ceil(len(maps) / MAPS_ACROSS)
+    picture = Picture(figsize=(3 * MAPS_ACROSS, 0.6 + 3.2 * lines), layout="constrained")
+    picture.supxlabel("position of the key", fontsize=9)
+    picture.supylabel("position of the query", fontsize=9)
+    panels = picture.subplots(lines, MAPS_ACROSS, squeeze=False).ravel()
+    for panel in panels:
+        panel.set_axis_off()
+    for panel, (title, weights) in zip(panels, maps.items(), strict=False):
+        darkest = float(np.percentile(weights, BLACKEST))
+        panel.set_axis_on()
+        shades = PowerNorm(0.5, vmin=0.0, vmax=darkest, clip=True)
+        panel.imshow(weights, cmap="Greys", norm=shades, interpolation="nearest")
+        panel.set_title(title, fontsize=8)
+        panel.tick_params(labelsize=6)
+    return picture

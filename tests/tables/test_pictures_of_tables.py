@@ -1,12 +1,13 @@
-"""Pictures of a dot for each row: rankings, and settings side by side."""
+"""Pictures of tables: dots of rankings and of settings, and maps of attention."""
 
+import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fairseq_plugins.papers.floor_sweep import FLOOR_SWEEP
 from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.report.dots import draw_ranking, draw_settings, near_ones
-from fairseq_plugins.report.figures import draw_panels
+from fairseq_plugins.report.figures import draw_maps, draw_panels
 from fairseq_plugins.report.panels import MOST_LINES, Panel
 from fairseq_plugins.statistics.judged import JudgedTable
 
@@ -71,3 +72,12 @@ def test_at_most_one_row_in_five_and_three_are_left_out_on_either_side():
     assert left(1, 2, 3, 4, 6) == 0
     assert left(*range(20), 50, 60, 70) == 3
     assert left(*range(20), 50, 60, 70, 80) == 0
+
+
+def test_maps_of_attention_have_axes():
+    maps = {"RoPE": np.eye(8), "Base": np.full((8, 8), 0.125)}
+    picture = draw_maps(maps)
+    panels = drawn(picture)
+    assert [panel.get_title() for panel in panels[:2]] == [*maps]
+    assert picture.get_supxlabel() == "position of the key"
+    assert picture.get_supylabel() == "position of the query"
