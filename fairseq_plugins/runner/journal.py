@@ -34,6 +34,7 @@ def _is_valid(content: dict[str, Any]) -> bool:
         and study.keys() >= _OF_A_STUDY
         and all(type(value) is int and value >= 0 for value in counts)
         and all(type(value) in (int, float) and 0 <= value < math.inf for value in seconds)
+        and isinstance(content["replaces"], int | float | None)
         and all(isinstance(content[key], str) for key in ("failed", "log"))
         and all(isinstance(content[key], bool) for key in ("finished", "useless", "forced"))
     )
@@ -52,6 +53,8 @@ class Journal:
         log: of the command that failed, relative to the folder.
         useless: whether it failed because its trained model cannot be measured.
         forced: whether it replaces an older result.
+        replaces: when its result was written that was there when it began; 0 for none, None if an
+            earlier version wrote the journal.
         job: number of the last Slurm job that began the run.
     """
 
@@ -69,6 +72,7 @@ class Journal:
             "log": "",
             "useless": False,
             "forced": False,
+            "replaces": None,
             "job": None,
         }
         self._written = time.monotonic()
@@ -92,9 +96,11 @@ class Journal:
             with suppress(OSError):  # a full disk for a moment must not end a training
                 self.write()
 
-    def begin(self, updates: dict[str, int], *, forced: bool, job: int | None) -> None:
+    def begin(
+        self, updates: dict[str, int], result: Path, *, forced: bool, job: int | None
+    ) -> None:
         """Record that a job (None: a process outside Slurm) begins the run; clear its failure."""
-        earlier = {"failed": "", "log": "", "useless": False}
+        earlier = {"failed": "", "log": "", "useless": False, "replaces": written(result)}
         self.content |= {**earlier, "updates": updates, "forced": forced, "job": job}
         self.write()
 
@@ -103,9 +109,15 @@ class Journal:
         return bool(job) and self.content["job"] == job
 
     def is_open_after(self, result: Path) -> bool:
-        """Return whether the run began after its result was written and has not ended."""
-        is_open = self.content["failed"] or not self.content["finished"]
-        return bool(is_open) and written(self.path) >= written(result)
+        """Return whether the run began after its result was written and has not ended.
+
+        The result is then the one that was there when it began; the order of times would say
+        something else where the clock was set back.
+        """
+        is_open, replaced = self.content["failed"] or not self.content["finished"], written(result)
+        if self.content["replaces"] is None:
+            return bool(is_open) and written(self.path) >= replaced
+        return bool(is_open) and replaced in (0.0, self.content["replaces"])
 
     def fail(self, reason: str, log: Path | None, *, is_useless: bool = False) -> None:
         """Record why the run failed, until it is tried again."""

@@ -87,14 +87,14 @@ class RunExecution:
     ) -> None:
         self.context, self.planned, self.lock = context, planned, lock
         self.run, self.progress = planned.run, context.progress
-        self.is_shown = shown_as is None
-        self.title = shown_as or self.run.name
+        self.is_shown, self.title = shown_as is None, shown_as or self.run.name
         self.folder = context.root / planned.run.folder
         self.data = planned.describe_data(context.root) or {}
         self.journal = self._open_folder()
         self.journal.content["study"] = self.run.located_study(context.root)
         updates = {t.variant.name: t.max_update for t in planned.trainings}
-        self.journal.begin(updates, forced=forced, job=context.options.job)
+        result = context.root / self.run.result
+        self.journal.begin(updates, result, forced=forced, job=context.options.job)
         if shown_as:
             self.progress.say(shown_as)
 

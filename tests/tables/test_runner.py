@@ -484,6 +484,19 @@ def test_an_interrupted_forced_call_goes_on_without_force(root, planned, capsys)
     assert (root / base.run.result).read_text() != before[base.run]
 
 
+def test_a_forced_run_goes_on_where_the_clock_was_set_back(root, planned):
+    one = planned[0]
+    work(root, [one], FakeFairseq(root))
+    later = time.time() + 3600
+    os.utime(root / one.run.result, (later, later))
+    assert work(root, [one], FakeFairseq(root, stop_at=100), force=True) == 130
+    assert status_of(root, one).state == "stopped"
+    fake = FakeFairseq(root)
+    assert work(root, [one], fake) == 0
+    assert fake.trained == [(one.run.name, 100)]
+    assert status_of(root, one).state == "done"
+
+
 def test_a_forced_run_that_failed_is_tried_again_without_force(root, planned):
     one = planned[0]
     work(root, [one], FakeFairseq(root))
