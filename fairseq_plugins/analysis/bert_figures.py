@@ -170,7 +170,7 @@ def make_figure(number: int, inputs: Sequence[FigureInput], sizes: FigureSizes) 
     Raises:
         ValueError: no input has the vectors or scores that the figure shows.
     """
-    figure = FIGURES[number]
+    figure, sizes = FIGURES[number], replace(sizes, figure=number)
     if inputs or not figure.untrained:
         rendered = figure.make(inputs, sizes)
     else:

@@ -110,13 +110,6 @@ def trained(label: str, loaded: LoadedStack) -> FigureInput:
     return FigureInput(label, loaded.encoding(0), loaded.encoding(1), loaded)
 
 
-def require(inputs: list[Any], figure: int, needed: str) -> list[Any]:
-    """Return the inputs of a figure; raise OptionError if there are none."""
-    if not inputs:
-        raise OptionError(f"figure {figure} needs {needed}, which no input has")
-    return inputs
-
-
 @dataclass(frozen=True)
 class FigureSizes:
     """Sizes of a figure's inputs.
@@ -125,11 +118,19 @@ class FigureSizes:
         length: positions; None for 128, or the least of the models' maxima if that is less.
         words: sentences of a probe; None for the paper's number.
         seed: seed of the words.
+        figure: number of the figure, for messages.
     """
 
     length: int | None = None
     words: int | None = None
     seed: int = 1
+    figure: int = 0
+
+    def require(self, inputs: list[Any], needed: str) -> list[Any]:
+        """Return the inputs of the figure; raise OptionError if there are none."""
+        if not inputs:
+            raise OptionError(f"figure {self.figure} needs {needed}, which no input has")
+        return inputs
 
 
 def common_length(inputs: Sequence[FigureInput], sizes: FigureSizes) -> int:

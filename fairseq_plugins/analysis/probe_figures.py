@@ -11,7 +11,6 @@ from fairseq_plugins.analysis.figure_inputs import (
     FigureInput,
     FigureSizes,
     common_length,
-    require,
 )
 from fairseq_plugins.analysis.identical_words import Probe, draw_words, probe
 from fairseq_plugins.analysis.indicators import infinite, measure
@@ -38,7 +37,7 @@ def position_positions(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Ren
                 f"figure 9 needs bidirectional models, but {item.label} is a causal "
                 f"{item.loaded.family}"
             )
-    _require_softmax(inputs, 9)
+    _require_softmax(inputs, sizes)
     length = common_length(inputs, sizes)
     for item in inputs:
         loaded, rows = item.loaded, item.absolute(length)
@@ -55,7 +54,7 @@ def position_positions(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Ren
         ).shares()
         numbers[item.label] = {"position_position": matrix, "shares_of_scores": shares}
         lines.append([item.label, *(f"{share:z.3f}" for share in shares.values())])
-    require(lines, 9, "a checkpoint with an absolute encoding")
+    sizes.require(lines, "a checkpoint with an absolute encoding")
     header = ["", "word-word", "word-position", "position-word", "position-position", "rest"]
     return RenderedFigure(
         draw_panels(position_panels(numbers)),
@@ -83,7 +82,7 @@ def position_panels(numbers: Mapping[str, Any]) -> list[Panel]:
 def identical_words(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
     """Draw Figures 2 and 11: scores before the softmax, beside the weights after it."""
     numbers, lines = {}, []
-    for item, result in _probes(inputs, sizes, 11):
+    for item, result in _probes(inputs, sizes):
         inner = slice(result.loaded.num_bos, len(result.scores) - result.loaded.num_eos)
         offsets = by_offset(result.scores[inner, inner])
         middle = len(offsets) // 2
@@ -131,7 +130,7 @@ def families(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigur
     numbers, lines = {}, []
     for name, printed in TABLE_7.items():
         lines.append([f"{name} (paper)", MODEL_TYPES[name], *(_number(value) for value in printed)])
-    for item, result in _probes(inputs, sizes, 10):
+    for item, result in _probes(inputs, sizes):
         loaded = result.loaded
         metrics = measure(result.weights, loaded.num_bos, loaded.num_eos)
         endless = infinite(result.weights)
@@ -172,25 +171,23 @@ def _words(sizes: FigureSizes) -> int:
     return APPENDIX_J if sizes.words is None else sizes.words
 
 
-def _require_softmax(inputs: Sequence[FigureInput], figure: int) -> None:
+def _require_softmax(inputs: Sequence[FigureInput], sizes: FigureSizes) -> None:
     """Raise OptionError naming a model whose attention has no weights."""
     for label, loaded in ((item.label, item.loaded) for item in inputs):
         attention = None if loaded is None else loaded.stack.layers[0].self_attn.attention
         if attention is not None and not isinstance(attention, SoftmaxAttention):
             raise OptionError(
-                f"figure {figure} needs softmax attention, but {label} has {attention.name}"
+                f"figure {sizes.figure} needs softmax attention, but {label} has {attention.name}"
             )
 
 
-def _probes(
-    inputs: Sequence[FigureInput], sizes: FigureSizes, figure: int
-) -> list[tuple[FigureInput, Probe]]:
-    _require_softmax(inputs, figure)
+def _probes(inputs: Sequence[FigureInput], sizes: FigureSizes) -> list[tuple[FigureInput, Probe]]:
+    _require_softmax(inputs, sizes)
     with_models = [(one, one.loaded) for one in inputs if one.loaded is not None]
     length = common_length(inputs, sizes)
     return [
         (item, probe(loaded, words=_words(sizes), length=length, seed=sizes.seed))
-        for item, loaded in require(with_models, figure, "a checkpoint")
+        for item, loaded in sizes.require(with_models, "a checkpoint")
     ]
 
 

@@ -19,7 +19,6 @@ from fairseq_plugins.analysis.figure_inputs import (
     FigureInput,
     FigureSizes,
     common_length,
-    require,
 )
 from fairseq_plugins.analysis.position_vectors import (
     ALIKE,
@@ -58,7 +57,7 @@ def dots(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
             }
             means = by_offset(matrix)[len(rows) - 1 :]
             lines.append([title, str(len(rows)), _rise(means)])
-    require(lines, 1, "position vectors")
+    sizes.require(lines, "position vectors")
     header = ["", "vectors", "mean over pairs m apart first rises at m"]
     return RenderedFigure(
         draw_panels(dot_panels(numbers)), numbers, [SCALES, markdown_table(header, lines, left=1)]
@@ -79,7 +78,7 @@ def relative_cosines(inputs: Sequence[FigureInput], sizes: FigureSizes) -> Rende
     """Draw Figure 6 (Appendix D): cosines between relative vectors, above 0.95 in black."""
     numbers, lines = {}, []
     found = [(s, rows) for s in inputs if (rows := s.relative()) is not None]
-    for item, rows in require(found, 6, "relative vectors"):
+    for item, rows in sizes.require(found, "relative vectors"):
         matrix, reach = cosines(rows), len(rows) // 2
         near = alike_from(rows)
         neighbours = matrix.diagonal(1)
@@ -142,7 +141,7 @@ def fixed_waves(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFi
 def learned_waves(inputs: Sequence[FigureInput], sizes: FigureSizes) -> RenderedFigure:
     """Draw Figure 4: learned and fixed frequencies, and psi of each."""
     with_waves = [(s, w) for s in inputs if (w := s.frequencies()) is not None]
-    found = {s.label: w for s, w in require(with_waves, 4, "absolute sinusoids")}
+    found = {s.label: w for s, w in sizes.require(with_waves, "absolute sinusoids")}
     widths = {label: 2 * len(w) for label, w in found.items()}
     width = next(iter(widths.values()))
     if len({*widths.values()}) > 1:

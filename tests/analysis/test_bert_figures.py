@@ -127,7 +127,7 @@ def test_figures_2_and_11_have_scores_beside_weights() -> None:
     # The JSON has the indicators of the page, which its rounded weights would not give.
     assert f"({own['metrics']['monotonicity_20']:.3g})" in made.agreement
     assert f"({own['asymmetry']:.3g})" in made.agreement
-    with pytest.raises(ValueError, match="figure 11 needs a checkpoint"):
+    with pytest.raises(ValueError, match="figure 2 needs a checkpoint"):
         make_figure(2, [untrained_input("sinusoidal")], SIZES)
 
 
@@ -188,7 +188,9 @@ def test_figure_4_refuses_models_of_different_widths() -> None:
 def test_a_model_without_weights_is_named(number: int) -> None:
     model = build("linear", "learned").double()
     linear = trained("fast", wrap_model("pe_roberta", model, DICTIONARY))
-    with pytest.raises(OptionError, match="needs softmax attention, but fast has linear"):
+    with pytest.raises(
+        OptionError, match=f"figure {number} needs softmax attention, but fast has linear"
+    ):
         make_figure(number, [masked("learned"), linear], SIZES)
 
 
