@@ -88,10 +88,10 @@ class PositionFacts:
     @classmethod
     def of(cls, encoding: PositionEncoding) -> "PositionFacts":
         """Collect the properties of an encoding, or combine those of a composition's parts."""
-        return cls.together([(part.hooks, part) for part in encoding.parts])
+        return cls.combined([(part.hooks, part) for part in encoding.parts])
 
     @classmethod
-    def together(cls, parts: Sequence[tuple[frozenset[str], Any]]) -> "PositionFacts":
+    def combined(cls, parts: Sequence[tuple[frozenset[str], Any]]) -> "PositionFacts":
         """Combine the properties of several encodings or classes, each paired with its hooks."""
         facts = [cls(**_declared(cls, part)) for _, part in parts]
         # Two transforms need not commute: q R_s^T P_s^T P_t R_t k then depends on s and t.

@@ -68,7 +68,7 @@ class EncodingEntry:
     @property
     def facts(self) -> PositionFacts:
         """The properties that the classes declare; options of an instance may change them."""
-        return PositionFacts.together([(overridden_hooks(cls), cls) for cls in self.classes])
+        return PositionFacts.combined([(overridden_hooks(cls), cls) for cls in self.classes])
 
     @property
     def options(self) -> dict[str, Option]:

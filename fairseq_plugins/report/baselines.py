@@ -1,10 +1,11 @@
 """The section on trivial baselines (majority class, unigrams, ...) and the rows above them."""
 
+from statistics import fmean
+
 from fairseq_plugins.common.pages import Section
 from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers.tables import Column
-from fairseq_plugins.statistics.comparisons import mean
-from fairseq_plugins.statistics.inference import SIGNIFICANT, holm, p_of_share
+from fairseq_plugins.statistics.inference import SIGNIFICANT, holm, p_above_baseline
 from fairseq_plugins.statistics.judged import JudgedTable, best_baseline
 
 
@@ -15,7 +16,7 @@ def _over_examples(judged: JudgedTable, attention: str) -> str:
     rows = {column.metric: judged.rows(attention, column.metric) for column in columns}
     names = dict.fromkeys(name for column in columns for name in baselines[column.metric])
     p_values = {
-        (name, metric, row): p_of_share(mean(seeds.values()), examples[metric], value)
+        (name, metric, row): p_above_baseline(fmean(seeds.values()), examples[metric], value)
         for name in names
         for metric, found in rows.items()
         if (value := baselines[metric].get(name)) is not None
@@ -41,7 +42,7 @@ def _margin(judged: JudgedTable, attention: str, column: Column) -> str:
     if baseline is None or not rows:
         return DASH
     sign = 1 if column.higher_is_better else -1
-    by = max(sign * (mean(seeds.values()) - baseline[1]) for seeds in rows.values())
+    by = max(sign * (fmean(seeds.values()) - baseline[1]) for seeds in rows.values())
     return f"{by:+z.{column.digits}f}"
 
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,13 @@ from fairseq_plugins.analysis.indicators import NEAR, direction_balance, monoton
 from fairseq_plugins.analysis.position_vectors import NEAR as NEIGHBOURS
 from fairseq_plugins.analysis.sentences import sentences, summarise
 from fairseq_plugins.common.data_commands import typed_command
-from fairseq_plugins.common.tables import markdown_table
+from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.experiments.identical_words import PATTERN
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_correlations import ROWS
 from fairseq_plugins.papers.tables import AVERAGE
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.report.differences import DASH
-from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
+from fairseq_plugins.statistics.comparisons import Cells, rows_of
 from fairseq_plugins.statistics.correlations import LEAST_ROWS, over_rows
 from fairseq_plugins.statistics.inference import correlation
 
@@ -30,22 +30,22 @@ TASKS = (
     *(("bert_table3", name) for name in ("CoLA", "SST-2", "MNLI", "QQP", AVERAGE)),
     *(("bert_table4", name) for name in ("v1_exact", "v2_exact")),
 )
-# Columns of Table 2 in Table 5: a measure and its largest offset ("first 20" includes offset 0).
+# Columns of Table 2 that Table 5 correlates: measure and largest offset ("first 20" includes 0).
 TABLE_5 = {
     "monotonicity": ("monotonicity", sys.maxsize),
     "monotonicity_20": ("monotonicity", NEAR - 1),
     "direction_balance": ("direction balance", NEAR),
 }
-# Figure 5: offsets at which monotonicity correlates with span tasks, and the least correlations of
-# monotonicity and of direction balance.
+# Claims of Figure 5: the offsets at which monotonicity correlates with span tasks, and thresholds
+# for correlations of monotonicity and of direction balance.
 SPAN_OFFSETS, CLOSELY, BALANCED = (20, 55), 0.9, 0.5
 _SPAN_TASKS, _OPPOSITE = ("v1_exact", "v2_exact"), "SST-2"
 WEIGHTS_NOTE = (
-    "The weights are those of seed 1 in the runs' folders, which are not part of the results: a "
-    "model trained again, as on another machine, differs from the one whose indicators are in "
-    "Table 2, from which Table 5 takes those of seed 1 (at `published` their mean over seeds). The "
-    "performances are the same: means over the seeds of Tables 3 and 4. Differences between the "
-    "two come from the weights:"
+    "The attention weights are those of seed 1 in the runs' folders, which are not part of the "
+    "results. If a model was trained again, as on another machine, they differ from those behind "
+    "the indicators in Table 2, of which Table 5 takes seed 1 (at `published` the mean over "
+    "seeds). The performances are the same as in Table 5, means over the seeds of Tables 3 and 4. "
+    "So differences between the two numbers of a cell come from the weights:"
 )
 NO_RUNS_NOTE = (
     "The performances are means over the seeds of Tables 3 and 4, whose runs at this scale are not "
@@ -87,7 +87,7 @@ def correlate_by_offset(
 def read_weights(root: Path, scale: str) -> dict[str, Tensor]:
     """Read the attention weights (T, T) of Table 2's rows, seed 1, from the runs' folders.
 
-    They are not part of the results: a new clone has none.
+    They are not part of the results, so a new clone has none.
     """
     found = {}
     for row in ROWS:
@@ -115,7 +115,7 @@ def measure_by_offset(weights: Mapping[str, Tensor], cells: Mapping[str, Cells])
     for name, measure in MEASURES.items():
         for table, metric in TASKS:
             rows = rows_of(cells.get(table, {}), "vanilla", metric)
-            performance = {row: mean(seeds.values()) for row, seeds in rows.items()}
+            performance = {row: fmean(seeds.values()) for row, seeds in rows.items()}
             numbers[f"{name}, {metric}"] = correlate_by_offset(
                 weights, performance, reaches, measure
             )
@@ -140,9 +140,9 @@ def draw_by_offset(
         panels.append((name, "largest offset", "Pearson's correlation over rows", curves))
     rows = numbers["rows"]
     summary = (
-        f"Over {len(rows)} rows: {', '.join(f'`{row}`' for row in rows)}. With so few, a "
-        "correlation has a wide interval, as the page of Table 5 says; chosen among many offsets, "
-        "the largest says less still."
+        f"Over {len(rows)} rows: {', '.join(f'`{row}`' for row in rows)}. A correlation over so "
+        "few rows has a wide interval (see the page of Table 5), and the largest one among many "
+        "offsets overstates the true one."
     )
     header = ["property", "task", "furthest from 0", "at largest offset"]
     parts = [summary, markdown_table(header, lines)]
@@ -154,7 +154,7 @@ def draw_by_offset(
 
 
 def _beside_table_5(numbers: Mapping[str, Any], cells: Mapping[str, Cells], scale: str) -> str:
-    """Tabulate the figure's correlations beside those of results, at Table 5's ranges."""
+    """Tabulate the figure's correlations beside those of Table 5, at its ranges of offsets."""
     tasks = [
         task
         for task in TASKS
@@ -178,7 +178,7 @@ def _label(table: str, metric: str) -> str:
 
 
 def check_ranges(numbers: Mapping[str, Any]) -> str:
-    """Check Figure 5: the offsets within which properties correlate with tasks."""
+    """Compare the correlations with the paper's words on Figure 5."""
     first, last = SPAN_OFFSETS
     middle = {
         task: found
@@ -215,7 +215,7 @@ def check_ranges(numbers: Mapping[str, Any]) -> str:
 
 
 def _within(numbers: Mapping[str, Any], key: str, first: int, last: int) -> list[float]:
-    """Return the defined correlations of a property with a task within `first` to `last`."""
+    """Return the correlations of a property with a task for offsets `first` to `last`."""
     return [
         value
         for reach, value in zip(numbers["reaches"], numbers.get(key, ()), strict=False)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.dots import OF_DOTS
 from fairseq_plugins.report.panels import Panel, four_digits, panels_of
-from fairseq_plugins.statistics.comparisons import deviation, gather, mean
+from fairseq_plugins.statistics.comparisons import deviation, gather
 from fairseq_plugins.statistics.inference import Seeds
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.series import (
@@ -167,7 +168,7 @@ def summary(seeds: Seeds) -> dict[str, float | int | None]:
     """Return a cell's mean, deviation and number of seeds, for JSON."""
     spread = deviation(seeds)
     return {
-        "mean": round(mean(seeds.values()), DIGITS),
+        "mean": round(fmean(seeds.values()), DIGITS),
         "deviation": None if spread is None else round(spread, DIGITS),
         "seeds": len(seeds),
     }

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from fairseq_plugins.common.tables import DASH
 from fairseq_plugins.report.differences import interval, probability
-from fairseq_plugins.statistics.comparisons import deviation, mean
+from fairseq_plugins.statistics.comparisons import deviation
 from fairseq_plugins.statistics.inference import Estimate, Seeds
 from fairseq_plugins.statistics.judged import JudgedTable, best_baseline
 
@@ -63,8 +64,8 @@ def cell_text(seeds: Seeds | None, digits: int = 2) -> str:
         return DASH
     spread = deviation(seeds)
     if spread is None:
-        return f"{mean(seeds.values()):z.{digits}f} (1)"
-    return f"{mean(seeds.values()):z.{digits}f} ± {spread:.{digits}f} ({len(seeds)})"
+        return f"{fmean(seeds.values()):z.{digits}f} (1)"
+    return f"{fmean(seeds.values()):z.{digits}f} ± {spread:.{digits}f} ({len(seeds)})"
 
 
 def lines_of(judged: JudgedTable) -> dict[tuple[str, str], Line]:
@@ -97,7 +98,7 @@ def _line(
         numbers[column.metric] = Number(
             paper=printed.text(column.digits) if printed else "",
             ours=cell_text(seeds, column.digits) if seeds else "",
-            order=mean(seeds.values()) if seeds else None,
+            order=fmean(seeds.values()) if seeds else None,
             paper_order=printed.mean if printed else None,
             mark=(one := compared[column.metric]) is not None and one.is_significant,
             below_baseline=bool(seeds) and rows is not None and name not in rows,

@@ -1,6 +1,7 @@
 """Sections with observations: how numbers depend on length, on short samples, on tokens."""
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from fairseq_plugins.analysis.sentences import summarise
 from fairseq_plugins.common.pages import Section, bullets
@@ -15,7 +16,7 @@ from fairseq_plugins.papers.extrapolation import (
 from fairseq_plugins.papers.lrpe import TABLE_4
 from fairseq_plugins.papers.tables import MARK, Table
 from fairseq_plugins.records.results import Result
-from fairseq_plugins.statistics.comparisons import gather, mean, rows_of
+from fairseq_plugins.statistics.comparisons import gather, rows_of
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.series import Line, bucket_lines, length_lines
 
@@ -40,8 +41,8 @@ def valid_bleu_both_ways(judged: JudgedTable) -> list[Section]:
                     f"`{row}`",
                     attention,
                     printed.text(columns[0].digits) if printed else DASH,
-                    f"{mean(tokens[row].values()):.2f}",
-                    f"{mean(sacre[row].values()):.2f}",
+                    f"{fmean(tokens[row].values()):.2f}",
+                    f"{fmean(sacre[row].values()):.2f}",
                 ]
             )
     head = ["Method", "attention", "paper, of tokens", "ours, of tokens", "ours, SacreBLEU"]
@@ -191,7 +192,7 @@ def short_sample_sentences(judged: JudgedTable) -> list[Section]:
             if why := judged.no_row_above_baseline(attention, column):
                 sentences.append(f"{why[0].upper()}{why[1:]}, so these numbers decide nothing.")
                 continue
-            found = {row: mean(seeds.values()) for row, seeds in rows.items()}
+            found = {row: fmean(seeds.values()) for row, seeds in rows.items()}
             least = found.pop(table.reference)
             if not found:
                 continue

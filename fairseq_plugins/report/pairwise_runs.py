@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from fairseq_plugins.common.files import with_ending
@@ -13,7 +14,7 @@ from fairseq_plugins.papers.tables import Column, Table
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.differences import interval, probability
 from fairseq_plugins.report.lines import cell_text
-from fairseq_plugins.statistics.comparisons import gather, mean
+from fairseq_plugins.statistics.comparisons import gather
 from fairseq_plugins.statistics.inference import Estimate, Seeds
 from fairseq_plugins.statistics.judged import Baselines, JudgedTable, best_baseline
 from fairseq_plugins.statistics.series import average
@@ -69,7 +70,7 @@ class PairwiseRuns:
     def summary(self) -> str:
         """Format the means of all rows in a line, the best one first."""
         sign = -1 if self.column.higher_is_better else 1
-        means = {row: mean(self.values[row].values()) for row in self.rows}
+        means = {row: fmean(self.values[row].values()) for row in self.rows}
         ranked = sorted(self.rows, key=lambda row: sign * means[row])
         numbers = ", ".join(f"{row} {means[row]:.{self.column.digits}f}" for row in ranked)
         return f"{self.column.label}: {numbers}"
@@ -106,7 +107,7 @@ class PairwiseRuns:
             return verdicts
         name, value = self.baseline
         sign = 1 if self.column.higher_is_better else -1
-        low = [row for row in self.rows if sign * (mean(self.values[row].values()) - value) <= 0]
+        low = [row for row in self.rows if sign * (fmean(self.values[row].values()) - value) <= 0]
         if low:
             verdicts.append(
                 f"No better than the baseline *{name}* ({value:.{self.column.digits}f}), a model "

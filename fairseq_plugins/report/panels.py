@@ -4,12 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import fmean
 from typing import Any
 
 from fairseq_plugins.papers.extrapolation import BUCKETS
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.results import Result
-from fairseq_plugins.statistics.comparisons import deviation, mean
+from fairseq_plugins.statistics.comparisons import deviation
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.series import (
     Lines,
@@ -124,7 +125,7 @@ def rankings_of(judged: JudgedTable) -> dict[str, list[Dot]]:
     table, found = judged.table, {}
     for attention in [*table.attentions, *table.extra_attentions]:
         rows = judged.rows(attention)
-        dots = [(table.row(r).label, mean(s.values()), deviation(s)) for r, s in rows.items()]
+        dots = [(table.row(r).label, fmean(s.values()), deviation(s)) for r, s in rows.items()]
         dots.sort(key=lambda dot: -judged.sign * dot[1])
         if dots:
             found[table.name_of(attention)] = dots

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from fairseq_plugins.common.tables import DASH
 from fairseq_plugins.papers import CLAIMS, TABLES
@@ -19,7 +20,7 @@ from fairseq_plugins.site.runs import table_command, typed
 from fairseq_plugins.site.speed import timing_command
 from fairseq_plugins.site.tables import cell_page
 from fairseq_plugins.statistics.claims import Bar, bar_of, best_verdicts, smaller_than_printed
-from fairseq_plugins.statistics.comparisons import mean, rows_of
+from fairseq_plugins.statistics.comparisons import rows_of
 from fairseq_plugins.statistics.table_results import RERUN, Evidence
 from fairseq_plugins.statistics.verdicts import Verdict, Word
 
@@ -46,7 +47,7 @@ class Cell:
 
     @property
     def mean(self) -> str:
-        return f"{mean(self.values.values()):.{self.digits}f}" if self.values else DASH
+        return f"{fmean(self.values.values()):.{self.digits}f}" if self.values else DASH
 
 
 @dataclass(frozen=True)

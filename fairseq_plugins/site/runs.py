@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TypeVar
 
 from fairseq_plugins.common.data_commands import typed_command
@@ -13,7 +14,6 @@ from fairseq_plugins.experiments.training import PretrainedModel
 from fairseq_plugins.records.recipe import trainings_of
 from fairseq_plugins.records.results import Result, curves_of, run_of
 from fairseq_plugins.site.tables import cell_page
-from fairseq_plugins.statistics.comparisons import mean
 from fairseq_plugins.statistics.table_results import RERUN, TableResults
 
 Flat = dict[str, str]  # shown value by dotted key
@@ -249,7 +249,7 @@ def _metrics(found: TableResults, runs: Sequence[Result]) -> list[tuple[str, Seq
         values = [run["metrics"].get(key) for run in runs]
         known = [float(value) for value in values if _is_number(value)]
         shown = [_number(value, digits.get(key)) for value in values]
-        lines.append((labels.get(key, key), shown, _number(mean(known), digits.get(key))))
+        lines.append((labels.get(key, key), shown, _number(fmean(known), digits.get(key))))
     return lines
 
 

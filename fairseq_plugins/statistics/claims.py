@@ -113,7 +113,7 @@ def bar_of(claim: Claim, verdict: Verdict) -> Bar | None:
         return None
     begins = begins_at(claim.evidence)
     sign = -1 if getattr(claim.evidence, "claimed", "above") == "below" else 1
-    effect = verdict.estimate.moved(lambda value: value - begins).times(sign)
+    effect = verdict.estimate.mapped(lambda value: value - begins).signed(sign)
     known = [value for value in (effect.effect, effect.low, effect.high) if value is not None]
     reach = max(map(abs, known)) or 1.0
     own = printed(claim).estimate
@@ -121,6 +121,6 @@ def bar_of(claim: Claim, verdict: Verdict) -> Bar | None:
     if paper is not None and abs(paper) > FARTHEST * reach:
         paper = None
     reach = max(reach, abs(paper or 0.0))
-    scaled = effect.moved(lambda value: value / reach)
+    scaled = effect.mapped(lambda value: value / reach)
     paper = None if paper is None else paper / reach
     return Bar(scaled.effect, scaled.low, scaled.high, paper)

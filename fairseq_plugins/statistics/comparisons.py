@@ -5,16 +5,11 @@ from collections.abc import Iterable, Mapping
 
 from fairseq_plugins.papers.tables import Column, Table
 from fairseq_plugins.records.results import Result
-from fairseq_plugins.statistics.inference import Estimate, Seeds, together
+from fairseq_plugins.statistics.inference import Estimate, Seeds, correct_all
 
 # The values of a row under an attention, by metric and seed.
 Cell = Mapping[str, Seeds]
 Cells = Mapping[tuple[str, str], Cell]  # by (row, attention)
-
-
-def mean(values: Iterable[float]) -> float:
-    """Return the arithmetic mean."""
-    return statistics.fmean(values)
 
 
 def deviation(seeds: Seeds) -> float | None:
@@ -42,13 +37,13 @@ def rows_of(cells: Cells, attention: str, metric: str) -> dict[str, Seeds]:
     }
 
 
-def by_family(table: Table, found: Mapping[str, Estimate]) -> dict[str, Estimate]:
+def correct_by_family(table: Table, found: Mapping[str, Estimate]) -> dict[str, Estimate]:
     """Correct p-values by Holm's method, separately for the paper's rows and for all others.
 
     So the number of further encodings does not change the verdicts on the paper's rows.
     """
-    judged = together({name: one for name, one in found.items() if name in table.row_names})
-    judged |= together({name: one for name, one in found.items() if name not in table.row_names})
+    judged = correct_all({name: one for name, one in found.items() if name in table.row_names})
+    judged |= correct_all({name: one for name, one in found.items() if name not in table.row_names})
     return {name: judged[name] for name in found}
 
 

@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.papers.bert import START_COSINE
 from fairseq_plugins.papers.bert_correlations import PERFORMANCES, PROPERTIES, ROWS
-from fairseq_plugins.statistics.comparisons import Cells, mean, rows_of
+from fairseq_plugins.statistics.comparisons import Cells, rows_of
 from fairseq_plugins.statistics.inference import (
     Estimate,
     Seeds,
+    correct_all,
     correlation,
     partial_correlation,
-    together,
 )
 
 LEAST_ROWS = 4  # with fewer, Fisher's transformation has no interval
@@ -71,10 +72,10 @@ def over_rows(
     if len(found) < LEAST_ROWS:
         return Correlated(found, None)
     violations = [violation(own[row]) for row in found]
-    performances = [mean(second[row].values()) for row in found]
+    performances = [fmean(second[row].values()) for row in found]
     if given is None:
         return Correlated(found, correlation(violations, performances))
-    constant = [mean(held[row].values()) for row in found]
+    constant = [fmean(held[row].values()) for row in found]
     return Correlated(found, partial_correlation(violations, performances, constant))
 
 
@@ -90,7 +91,7 @@ def of_fine_tuned(seeds: Seeds, scale: str) -> float | None:
     fine-tune the model of seed 1. A paper's number has seed 0.
     """
     if scale == PUBLISHED:
-        return mean(seeds.values()) if seeds else None
+        return fmean(seeds.values()) if seeds else None
     return seeds.get(1, seeds.get(0))
 
 
@@ -115,5 +116,5 @@ def correlate(
         for own in PROPERTIES
         for table, column in PERFORMANCES
     }
-    judged = together({pair: c.estimate for pair, c in found.items() if c.estimate})
+    judged = correct_all({pair: c.estimate for pair, c in found.items() if c.estimate})
     return {pair: replace(one, estimate=judged.get(pair)) for pair, one in found.items()}

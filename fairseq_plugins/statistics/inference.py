@@ -63,13 +63,13 @@ class Estimate:
         """Return whether the difference is significant, but not after the correction."""
         return self.p is not None and self.p < SIGNIFICANT and not self.is_significant
 
-    def moved(self, change: Callable[[float], float]) -> "Estimate":
+    def mapped(self, change: Callable[[float], float]) -> "Estimate":
         """Return the estimate in other units; `change` must be monotone."""
         low = None if self.low is None else change(self.low)
         high = None if self.high is None else change(self.high)
         return replace(self, effect=change(self.effect), low=low, high=high)
 
-    def times(self, sign: int) -> "Estimate":
+    def signed(self, sign: int) -> "Estimate":
         """Return the estimate with its sign flipped, if `sign` is -1."""
         if sign > 0:
             return self
@@ -147,7 +147,7 @@ def enough_seeds(estimate: Estimate, value: float = 0.0) -> int | None:
     return next((n for n in counts if wide * half(n) < margin), None)
 
 
-def p_of_share(percent: float, examples: int, baseline: float) -> float:
+def p_above_baseline(percent: float, examples: int, baseline: float) -> float:
     """Compute the p-value of an accuracy above `baseline`, by a one-sided exact binomial test.
 
     Both are in per cent. The baseline is taken as exact, though it may be measured on the same
@@ -258,7 +258,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in adjusted]
 
 
-def together(estimates: Mapping[K, Estimate]) -> dict[K, Estimate]:
+def correct_all(estimates: Mapping[K, Estimate]) -> dict[K, Estimate]:
     """Apply Holm's correction over all estimates that have a p-value."""
     p_values = {key: one.p for key, one in estimates.items() if one.p is not None}
     adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))

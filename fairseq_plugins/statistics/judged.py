@@ -10,15 +10,15 @@ from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.papers.tables import Column, Table
 from fairseq_plugins.records.data import DataDescription
 from fairseq_plugins.records.results import Result
-from fairseq_plugins.statistics.comparisons import Cells, by_family, gather, rows_of
+from fairseq_plugins.statistics.comparisons import Cells, correct_by_family, gather, rows_of
 from fairseq_plugins.statistics.inference import (
     Estimate,
     Seeds,
     Spread,
     above,
+    correct_all,
     difference,
     pooled_spread,
-    together,
 )
 
 TIE, BETTER, WORSE, ONE_SEED = "tie", "better", "worse", "one seed"
@@ -198,7 +198,7 @@ class JudgedTable:
             return {}
         spread = self.spread(attention, metric)
         found = {name: difference([row], [own], spread) for name, row in rows.items()}
-        return by_family(self.table, found)
+        return correct_by_family(self.table, found)
 
     @_once
     def agreement(self, attention: str) -> Agreement:
@@ -213,16 +213,16 @@ class JudgedTable:
         ranking = tuple(sorted(paper, key=lambda name: paper[name]))
         spread = self.spread(attention)
         ordered = [p for p in itertools.combinations(ranking, 2) if paper[p[0]] < paper[p[1]]]
-        gaps = together(
+        gaps = correct_all(
             {
-                (better, worse): difference([ours[worse]], [ours[better]], spread).times(sign)
+                (better, worse): difference([ours[worse]], [ours[better]], spread).signed(sign)
                 for better, worse in ordered
                 if reference not in (better, worse)
             }
         )
         for row, estimate in self.against(attention).items():
-            gaps[reference, row] = estimate.times(sign)
-            gaps[row, reference] = estimate.times(-sign)
+            gaps[reference, row] = estimate.signed(sign)
+            gaps[row, reference] = estimate.signed(-sign)
         pairs = tuple(
             Pair(better, worse, paper[worse] - paper[better], gaps[better, worse])
             for better, worse in ordered
@@ -238,15 +238,15 @@ class JudgedTable:
         """
         rows, spread = self.rows(attention), self.spread(attention)
         judged = {
-            (pair.worse, pair.better): pair.gap.times(-self.sign)
+            (pair.worse, pair.better): pair.gap.signed(-self.sign)
             for pair in self.agreement(attention).pairs
         }
         found = self.against(attention)
         judged |= {(row, self.table.reference): one for row, one in found.items()}
         pairs = list(itertools.combinations(sorted(rows), 2))
         rest = [pair for pair in pairs if not {pair, pair[::-1]} & judged.keys()]
-        judged |= together({(a, b): difference([rows[a]], [rows[b]], spread) for a, b in rest})
-        return {(a, b): judged.get((a, b)) or judged[b, a].times(-1) for a, b in pairs}
+        judged |= correct_all({(a, b): difference([rows[a]], [rows[b]], spread) for a, b in rest})
+        return {(a, b): judged.get((a, b)) or judged[b, a].signed(-1) for a, b in pairs}
 
     def pair(self, attention: str, first: str, second: str) -> Estimate | None:
         """Return the difference of two rows in the ranking column; None if one is missing."""
@@ -254,7 +254,7 @@ class JudgedTable:
         if (first, second) in pairs:
             return pairs[first, second]
         found = pairs.get((second, first))
-        return None if found is None else found.times(-1)
+        return None if found is None else found.signed(-1)
 
     def verdict(self, estimate: Estimate) -> str:
         """Name the verdict on a difference in the ranking column: the first row's."""
@@ -292,7 +292,7 @@ class JudgedTable:
             for row in self.table.row_names:
                 if row in ours and row in theirs:
                     found[row, attention] = difference([ours[row]], [theirs[row]], spread)
-        return together(found)
+        return correct_all(found)
 
     @_once
     def rows_above(self, attention: str, column: Column, value: float) -> list[str]:
@@ -303,7 +303,7 @@ class JudgedTable:
         spread = self.spread(attention, column.metric)
         sign = 1 if column.higher_is_better else -1
         rows = self.rows(attention, column.metric)
-        found = by_family(
+        found = correct_by_family(
             self.table, {name: above(row, value, spread) for name, row in rows.items()}
         )
         sure = {name: one for name, one in found.items() if one.is_significant or spread is None}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
 from fairseq_plugins.experiments.extrapolation import factors_of
@@ -9,7 +10,7 @@ from fairseq_plugins.papers.extrapolation import BUCKETS, bleu_metric, length_me
 from fairseq_plugins.papers.lrpe import LAST_TRAIN_LOSS, UPDATES_TO_REFERENCE
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.results import Result
-from fairseq_plugins.statistics.comparisons import Cells, gather, mean
+from fairseq_plugins.statistics.comparisons import Cells, gather
 
 Metrics = Mapping[str, Any]  # of a result
 Curve = list[tuple[int, float]]  # updates, perplexity
@@ -30,7 +31,7 @@ def mean_curves(shown: Sequence[Result]) -> dict[tuple[str, str], Curve]:
 def average(runs: Sequence[Mapping[int, float]]) -> Curve:
     """Average the numbers of runs at the updates that all of them have."""
     steps = sorted(set.intersection(*map(set, runs))) if runs else []
-    return [(step, mean(run[step] for run in runs)) for step in steps]
+    return [(step, fmean(run[step] for run in runs)) for step in steps]
 
 
 def length_lines(results: Sequence[Result], suffix: str = "") -> dict[tuple[str, str], Line]:
@@ -93,7 +94,7 @@ def _means(
             if value is not None:
                 cell.setdefault(x, []).append(value)
     return {
-        key: [(x, mean(values)) for x, values in sorted(cell.items())]
+        key: [(x, fmean(values)) for x, values in sorted(cell.items())]
         for key, cell in found.items()
         if cell
     }

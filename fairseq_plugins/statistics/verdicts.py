@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import expm1, log, log1p
+from statistics import fmean
 
 from fairseq_plugins.papers import PUBLISHED, TABLES
 from fairseq_plugins.papers.claims import (
@@ -18,18 +19,18 @@ from fairseq_plugins.papers.claims import (
     Speed,
     Threshold,
 )
-from fairseq_plugins.statistics.comparisons import mean, rows_of
+from fairseq_plugins.statistics.comparisons import rows_of
 from fairseq_plugins.statistics.correlations import LEAST_ROWS, over_rows, start_similarity
 from fairseq_plugins.statistics.inference import (
     SIGNIFICANT,
     Estimate,
     Seeds,
     above,
+    correct_all,
     difference,
     enough_seeds,
     pooled_spread,
     sample_mean,
-    together,
 )
 from fairseq_plugins.statistics.numbers import Numbers
 
@@ -156,7 +157,7 @@ def word_of(estimate: Estimate, claimed: str, by: float = 0.0) -> Word:
     """Return the verdict by the interval: confirmed if all of it is on the claimed side of `by`."""
     if estimate.low is None or estimate.high is None:
         return Word.UNDECIDED
-    mirrored = estimate.times(1 if claimed == "above" else -1)
+    mirrored = estimate.signed(1 if claimed == "above" else -1)
     assert mirrored.low is not None and mirrored.high is not None
     if mirrored.low > by:
         return Word.CONFIRMED
@@ -206,11 +207,11 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
         exceptions = (len(second) - 1) // 2 if evidence.of_most else 0
         verdict = _of_several(evidence, each, exceptions)
         assert verdict.estimate is not None
-        return replace(verdict, estimate=verdict.estimate.moved(lambda x: x + begins))
+        return replace(verdict, estimate=verdict.estimate.mapped(lambda x: x + begins))
     paired = found = difference(first, second, spread)
     unit = ""
     if evidence.relative:
-        found, unit, begins = paired.moved(lambda x: 100 * expm1(x)), "%", log1p(begins / 100)
+        found, unit, begins = paired.mapped(lambda x: 100 * expm1(x)), "%", log1p(begins / 100)
     word = word_of(found, evidence.claimed, evidence.by)
     enough = enough_seeds(paired, begins) if word == Word.UNDECIDED else None
     digits = _digits(evidence.table, metric)
@@ -248,7 +249,7 @@ def _of_several(
     level = SIGNIFICANT / (exceptions + 1)
     sign = 1 if evidence.claimed == "above" else -1
     digits = _digits(evidence.table, evidence.metric)
-    each = together(dict(enumerate(estimates))).values()
+    each = correct_all(dict(enumerate(estimates))).values()
 
     def deciding(some: Sequence[Estimate]) -> Estimate:
         return sorted(some, key=lambda one: sign * one.effect)[exceptions]
@@ -290,7 +291,7 @@ def _speed(evidence: Speed, numbers: Numbers) -> Verdict:
     missing = _missing(evidence.rows, found, f"LRPE, Table 9, {evidence.attention} attention")
     if missing:
         return Verdict(Word.NOT_RUN, missing=missing)
-    of_types = sample_mean([mean(found[row].values()) for row in evidence.rows])
+    of_types = sample_mean([fmean(found[row].values()) for row in evidence.rows])
     # The interval is over types, not seeds, and p would be of the speed 0.
     speed = replace(of_types, p=None, seeds=0)
     return Verdict(word_of(speed, "above", evidence.at_least), speed, "x", 3)

@@ -13,12 +13,12 @@ from fairseq_plugins.statistics.inference import (
     Estimate,
     Spread,
     above,
+    correct_all,
     correlation,
     difference,
     enough_seeds,
     holm,
     pooled_spread,
-    together,
 )
 from fairseq_plugins.statistics.judged import JudgedTable
 
@@ -62,7 +62,7 @@ def test_rows_that_are_the_same_are_seldom_told_apart_however_many_there_are():
     trials, wrong = 400, 0
     for _ in range(trials):
         base, *rows = simulated(random, [0.0] * 8)
-        found = together({i: difference([row], [base]) for i, row in enumerate(rows)})
+        found = correct_all({i: difference([row], [base]) for i, row in enumerate(rows)})
         wrong += any(one.is_significant for one in found.values())
     assert wrong / trials <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / trials)
 
@@ -86,7 +86,7 @@ def test_enough_seeds_are_the_fewest_that_decide_where_nothing_else_changes():
 def test_a_difference_is_antisymmetric(first, second):
     spread = Spread(1.5, 4)
     one = difference([first], [second], spread)
-    other = difference([second], [first], spread).times(-1)
+    other = difference([second], [first], spread).signed(-1)
     assert one.effect == pytest.approx(other.effect)
     assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=1e-9)
     assert one.p == pytest.approx(other.p)
@@ -178,7 +178,7 @@ def test_holm_as_worked_out_by_hand():
 
 def test_what_has_no_p_value_is_not_among_those_read_together():
     sure = difference([{1: 0.0, 2: 0.1}], [{1: 9.0, 2: 9.2}])
-    found = together({"a": sure, "b": difference([{1: 1.0}], [{1: 2.0}])})
+    found = correct_all({"a": sure, "b": difference([{1: 1.0}], [{1: 2.0}])})
     assert found["a"].adjusted == pytest.approx(sure.p)
     assert (found["b"].adjusted, found["b"].is_significant) == (None, False)
 
@@ -197,10 +197,10 @@ def test_every_pair_has_the_verdict_of_the_page():
     assert set(judged) == set(itertools.combinations(sorted(rows), 2))
     for row, one in JudgedTable(table, cells).against(attention, metric).items():
         pair = (row, table.reference)
-        ours = judged.get(pair) or judged[pair[::-1]].times(-1)
+        ours = judged.get(pair) or judged[pair[::-1]].signed(-1)
         assert ours == one
     for pair in JudgedTable(table, cells).agreement(attention).pairs:
         names = (pair.worse, pair.better)
-        ours = judged.get(names) or judged[names[::-1]].times(-1)
-        assert (ours.times(sign).effect, ours.adjusted) == (pair.gap.effect, pair.gap.adjusted)
+        ours = judged.get(names) or judged[names[::-1]].signed(-1)
+        assert (ours.signed(sign).effect, ours.adjusted) == (pair.gap.effect, pair.gap.adjusted)
         assert ours.is_significant is pair.gap.is_significant
