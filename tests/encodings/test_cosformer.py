@@ -115,6 +115,19 @@ def test_distances_whose_weights_would_be_negative_are_refused(causal):
     attend(LONGEST + 1, length=LONGEST // 2)
 
 
+def test_distances_of_drawn_positions_are_refused_too():
+    """As in a whole model, which draws them before the attention."""
+    encoding = build_encoding(
+        "randomised+cosformer", num_heads=HEADS, head_dim=DIM, max_positions=16, causal=True
+    )
+    attention = LinearAttention(encoding, num_heads=HEADS, head_dim=DIM, causal=True)
+    q, k, v = torch.randn(3, 1, HEADS, 128, DIM)
+    at = torch.arange(128).unsqueeze(0)
+    with pytest.raises(ValueError, match=r"less than 128 apart .* randomised\+cosformer"):
+        attention(q, k, v, q_positions=at, k_positions=at)
+    attention.eval()(q, k, v, q_positions=at, k_positions=at)
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_padding_is_no_distance(side):
     """In a batch that is padded beyond the span, as to a multiple of 64."""
