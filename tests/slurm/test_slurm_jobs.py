@@ -1,6 +1,7 @@
 """Jobs on a real Slurm: they end, wait, fail, and say so."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,25 @@ def test_a_missing_gpu_fails_the_job_and_those_after_it(cluster: Cluster, root: 
     assert any("must have 1 GPUs, but PyTorch finds 0" in line for line in failed["lines"])
     assert (cancelled["state"], cancelled["reason"]) == ("cancelled", f"after {parent}")
     assert not list(root.glob("checkpoints/table2/toy/*/train.log"))
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_a_clone_lacks_is_made_by_a_job_of_its_own(
+    cluster: Cluster, root: Path
+) -> None:
+    words = ("--scale", "toy", "--rows", "rope", "--attention", "linear")
+    cluster.run("scripts/table2.sh", *words, cwd=root)
+    result = metrics(root, "rope-linear-s1")
+    shutil.rmtree(root / "checkpoints")
+    cluster.run("scripts/extrapolation.sh", *words, "--slurm", cwd=root)
+    parent, child = JOBS[1], "extrapolation-toy-rope-linear-s1"
+    assert cluster.states()[child] == "PENDING"
+    ended = cluster.await_all()
+    assert {ended[parent], ended[child]} == {"COMPLETED"}
+    assert metrics(root, "rope-linear-s1") == result
+    status = cluster.status(root)
+    states = [status[f"{table} rope-linear-s1"]["state"] for table in ("table2", "extrapolation")]
+    assert states == ["done", "done"]
 
 
 @pytest.mark.slow
