@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, get_origin
 
 KEY = "position_encoding"  # key in the configuration
 
@@ -28,11 +28,12 @@ class EncodingSettings:
     max_positions: int = 1024
 
     def __post_init__(self) -> None:
-        for name, kind in _KINDS.items():
-            value = getattr(self, name)
+        for each in fields(self):
+            kind: Any = get_origin(each.type) or each.type
+            value = getattr(self, each.name)
             if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
                 raise ValueError(
-                    f"`{name}` of `{KEY}` must be {_WORDS[kind]}, but is {value!r} instead."
+                    f"`{each.name}` of `{KEY}` must be {_WORDS[kind]}, but is {value!r} instead."
                 )
         for name in ("options", "attention_options"):
             for option, value in getattr(self, name).items():
@@ -63,12 +64,4 @@ class EncodingSettings:
         return cls(**stored)
 
 
-_KINDS: dict[str, type] = {
-    "name": str,
-    "attention": str,
-    "options": Mapping,
-    "attention_options": Mapping,
-    "keep_absolute": bool,
-    "max_positions": int,
-}
 _WORDS = {str: "a word", bool: "true or false", int: "an integer", Mapping: "options by name"}
