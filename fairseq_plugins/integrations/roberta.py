@@ -9,6 +9,7 @@ their ids in encoder.json. Hugging Face's position table has two more rows, and 
 type is added to the positions.
 """
 
+import itertools
 import json
 import logging
 from pathlib import Path
@@ -169,13 +170,9 @@ def _rows(path: Path, theirs: dict[str, int], tokens: list[str]) -> Tensor:
 
 
 def _check_merges(path: Path, theirs: list[str], ours: Path) -> None:
-    other = _read_merges(ours)
-    if theirs != other:
-        same = [a == b for a, b in zip(theirs, other, strict=False)]
-        number = same.index(False) if False in same else len(same)
-        raise CheckpointError(
-            f"{path} is of another tokenizer than {ours}: merge {number + 1} differs"
-        )
+    pairs = enumerate(itertools.zip_longest(theirs, _read_merges(ours)), start=1)
+    if number := next((number for number, (one, other) in pairs if one != other), None):
+        raise CheckpointError(f"{path} is of another tokenizer than {ours}: merge {number} differs")
 
 
 def _read_merges(path: Path) -> list[str]:
