@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairseq_plugins.common.progress import track
 from fairseq_plugins.data.folders import report
 from fairseq_plugins.data.tokenizers import Tokenizer
 from fairseq_plugins.glue.read import SplitText
@@ -12,8 +13,6 @@ from fairseq_plugins.glue.tasks import GlueTask
 
 if TYPE_CHECKING:  # slow to import; --help stays fast
     from fairseq.data import Dictionary
-
-LINES_PER_REPORT = 100_000
 
 
 def files_of(task: GlueTask, splits: Sequence[str]) -> tuple[str, ...]:
@@ -47,15 +46,13 @@ def write_subwords(
     cut = 0
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("w", encoding="utf-8")) for path in targets]
-        for number, example in enumerate(split.examples, start=1):
+        for example in track(split.examples, f"encoding {name}", unit="examples", lasting=False):
             tokens = [tokenizer.tokenize(sentence) for sentence in example.sentences]
             lengths = [len(one) for one in tokens]
             kept = lengths if room is None else kept_tokens(lengths, room)
             cut += kept != lengths
             for file, one, count in zip(files, tokens, kept, strict=True):
                 file.write(" ".join(one[:count]) + "\n")
-            if number % LINES_PER_REPORT == 0:
-                report(f"{name}: {number} of {len(split.examples)} lines")
     if cut:
         report(f"{name}: {cut} of {len(split.examples)} examples cut to {room} tokens")
 

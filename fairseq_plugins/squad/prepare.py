@@ -13,6 +13,7 @@ from fairseq.data import indexed_dataset
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import PACKED, find_packed
+from fairseq_plugins.common.progress import track
 from fairseq_plugins.data.download import download
 from fairseq_plugins.data.folders import Folder, build_folders, report
 from fairseq_plugins.data.options import check_folder
@@ -31,7 +32,6 @@ from fairseq_plugins.squad.folder import FILES, SPLITS, features_path, raw_path
 from fairseq_plugins.squad.metrics import exact_match
 
 PREPARATION_VERSION = 1  # increase when a request gives other files
-REPORTS = 5  # progress messages per split
 ADDRESS = "https://rajpurkar.github.io/SQuAD-explorer/dataset"
 FILE_SPLITS = {"train": "train", "valid": "dev"}  # the test sets are not published
 # md5 of the official files, as in torchtext.
@@ -186,8 +186,7 @@ def _make_split(
     specials = SpecialTokens(bos, eos, tokenizer.separators)
     windows: list[tuple[int, ...]] = []
     texts, numbers, tokens = [], itertools.count(), 0
-    step = max(1, len(squad.paragraphs) // REPORTS)
-    for done, paragraph in enumerate(squad.paragraphs, start=1):
+    for paragraph in track(squad.paragraphs, f"encoding {split}", unit="texts", lasting=False):
         text = tokenizer.encode_with_offsets(paragraph.context)
         texts.append(np.array([text.starts, text.ends], np.int32))
         for question, number in zip(paragraph.questions, numbers, strict=False):
@@ -196,8 +195,6 @@ def _make_split(
                 windows.append((number, w.first, w.count, w.context_at, w.start, w.end))
                 builder.add_item(torch.tensor(w.tokens))
                 tokens += len(w.tokens)
-        if done % step == 0:
-            report(f"{split}: {done} of {len(squad.paragraphs)} texts")
     builder.finalize(str(folder / f"{split}.idx"))
     features = Features.build(windows, texts)
     features.save(features_path(folder, split))
