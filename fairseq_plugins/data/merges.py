@@ -84,7 +84,7 @@ def learn_merges(counts: Mapping[str, int], merges: int) -> Iterator[Pair]:
 
 
 class _FrequentPairs(dict[Pair, int]):
-    """Counts of pairs, which queues those whose count changed.
+    """Counts of pairs, with a queue by count, then by reverse alphabetical order.
 
     subword-nmt sets rare pairs aside until no frequent pair is left. A pair that occurs again
     meanwhile restarts from zero: increases replace its old count, decreases are subtracted from it.
@@ -98,8 +98,10 @@ class _FrequentPairs(dict[Pair, int]):
     def __init__(self, counts: Mapping[Pair, int], least: float) -> None:
         super().__init__(counts)
         self.least = least
-        self._changed = set(counts)
-        self._queue = _Queue()
+        self._changed = set(counts)  # pairs to be queued
+        self._queued: dict[int, list[Pair]] = {}  # by count, which may be outdated
+        self._heap: list[int] = []  # of the same counts, negative
+        self._sorted = 0  # the count whose pairs are in order
 
     def __missing__(self, pair: Pair) -> int:
         return 0
@@ -108,50 +110,34 @@ class _FrequentPairs(dict[Pair, int]):
         super().__setitem__(pair, count)
         self._changed.add(pair)
 
-    def most_frequent(self) -> Pair | None:
-        """Return the pair to merge; None if none is frequent."""
+    def _queue_changed(self) -> None:
         for pair in self._changed:
             count = self[pair]
-            if count >= self.least:
-                self._queue.push(pair, count)
+            if count < self.least:
+                continue
+            if count not in self._queued:
+                self._queued[count] = [pair]
+                heapq.heappush(self._heap, -count)
+            elif count == self._sorted:
+                bisect.insort(self._queued[count], pair)
+            else:
+                self._queued[count].append(pair)
         self._changed.clear()
-        return self._queue.first(self)
 
-
-class _Queue:
-    """Priority queue of pairs by count, then by reverse alphabetical order.
-
-    Entries may be outdated; `first` skips those whose count has changed.
-    """
-
-    def __init__(self) -> None:
-        self._pairs: dict[int, list[Pair]] = {}  # by count
-        self._counts: list[int] = []  # a heap of the same counts, negative
-        self._sorted = 0  # the count whose pairs are in order
-
-    def push(self, pair: Pair, count: int) -> None:
-        pairs = self._pairs.get(count)
-        if pairs is None:
-            self._pairs[count] = [pair]
-            heapq.heappush(self._counts, -count)
-        elif count == self._sorted:
-            bisect.insort(pairs, pair)
-        else:
-            pairs.append(pair)
-
-    def first(self, counts: Mapping[Pair, int]) -> Pair | None:
-        """Return the first pair whose entry has its current count, without removing it."""
-        while self._counts:
-            count = -self._counts[0]
-            pairs = self._pairs[count]
+    def most_frequent(self) -> Pair | None:
+        """Return the pair to merge, without removing it; None if none is frequent."""
+        self._queue_changed()
+        while self._heap:
+            count = -self._heap[0]
+            pairs = self._queued[count]
             if count != self._sorted:
                 pairs.sort()
                 self._sorted = count
             while pairs:
-                if counts.get(pairs[-1]) == count:
+                if self[pairs[-1]] == count:
                     return pairs[-1]
                 pairs.pop()
-            heapq.heappop(self._counts)
-            del self._pairs[count]
+            heapq.heappop(self._heap)
+            del self._queued[count]
             self._sorted = 0
         return None
