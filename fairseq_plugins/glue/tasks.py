@@ -105,10 +105,12 @@ class GlueTask:
         raise OptionError(f"`subset` must be one of {names} in {self.name}, but is {name!r}")
 
 
-def _splits(sentences: tuple[str, ...], label: str) -> tuple[Split, ...]:
+def _splits(
+    sentences: tuple[str, ...], label: str, header: tuple[str, ...] | None = None
+) -> tuple[Split, ...]:
     return (
-        Split("train", "train.tsv", sentences, label),
-        Split("valid", "dev.tsv", sentences, label),
+        Split("train", "train.tsv", sentences, label, header),
+        Split("valid", "dev.tsv", sentences, label, header),
         Split("test", "test.tsv", sentences, None, required=False),
     )
 
@@ -126,11 +128,7 @@ _MNLI = "gold_label"
 GLUE = (
     GlueTask(
         "CoLA",
-        (
-            Split("train", "train.tsv", ("sentence",), "label", _COLA_HEADER),
-            Split("valid", "dev.tsv", ("sentence",), "label", _COLA_HEADER),
-            Split("test", "test.tsv", ("sentence",), None, required=False),
-        ),
+        _splits(("sentence",), "label", _COLA_HEADER),
         _BINARY,
         ("matthews", "accuracy"),
         addresses=_zip("CoLA"),
