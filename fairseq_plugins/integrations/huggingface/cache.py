@@ -107,7 +107,9 @@ def prepare_cache(cache: Cache | None, layers: int, *, croppable: bool, inputs: 
     if cache is None:
         cache = DynamicCache()
     if type(cache) is not DynamicCache or cache.offloading:
-        kind = "an offloaded" if cache.__class__ is DynamicCache else f"a {type(cache).__name__}"
+        kind = (
+            "an offloaded one" if cache.__class__ is DynamicCache else f"a {type(cache).__name__}"
+        )
         raise ValueError(
             "`past_key_values` must be a DynamicCache without offloading, which `generate` makes "
             f"without `cache_implementation`, but is {kind} instead."
