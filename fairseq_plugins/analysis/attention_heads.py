@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_plugins.analysis.figure_files import RenderedFigure, add_scale, grey_limits
 from fairseq_plugins.analysis.loaded_stacks import LoadedStack
@@ -20,9 +20,11 @@ from fairseq_plugins.analysis.softmax_inputs import recorded_heads
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.tables import markdown_table
 
-FEW = 4  # maps of a large picture, which has room for tokens at the axes
-LARGE, SMALL = 3.6, 1.8  # inches of a map, of few and of more
-TOKEN, MOST_TOKENS = 0.16, 40  # inches of a token at an axis, and how many are shown
+FEW = 4  # maps with axes of their own; more are one image, since axes take seconds each
+MAP, TOKEN = 3.6, 0.16  # inches of a map at least, and of a token at its axes
+MOST_TOKENS = 40  # shown at an axis
+GAP = 2  # pixels between the maps of one image
+UNIT = "square root of the weight"
 MEASURES = {"distance": "mean distance", "entropy": "entropy, bits", "first": "on the first key"}
 
 
@@ -113,8 +115,12 @@ def heads_figure(
         "distance*: between query and key, in tokens; *entropy*: of the weights (Vig and Belinkov, "
         "2019). *On the first key*: the weight there, where heads with nothing to do often rest."
     )
+    if len(numbers) > FEW:
+        picture = _draw_mosaic(weights, layers, heads)
+    else:
+        picture = _draw(weights, [*numbers], rows, columns)
     return RenderedFigure(
-        _draw(weights, [*numbers], rows, columns),
+        picture,
         {"queries": rows, "keys": columns, "samples": len(samples), "heads": numbers},
         [how, markdown_table(["", *MEASURES.values()], lines, left=1)],
     )
@@ -139,25 +145,46 @@ def _tokens(loaded: LoadedStack, sample: Sample, site: str) -> tuple[list[str], 
 
 
 def _draw(weights: Tensor, names: list[str], rows: list[str], columns: list[str]) -> Any:
-    """Draw a line of maps for each layer; few and short ones have tokens at the axes."""
+    """Draw a line of maps for each layer; short ones have tokens at the axes."""
     from matplotlib.figure import Figure
 
-    (down, across), least = weights.shape[:2], LARGE if len(names) <= FEW else SMALL
-    labelled = len(names) <= FEW and max(len(rows), len(columns)) <= MOST_TOKENS
-    width, height = (max(least, TOKEN * len(side) * labelled) for side in (columns, rows))
-    size = (width * across + 1, height * down + 0.5)
-    roots = weights.flatten(0, 1).sqrt().numpy()
-    _, most = grey_limits(roots)  # below the first queries' weights of a causal model
-    picture = Figure(figsize=size, layout="constrained")
+    labelled = max(len(rows), len(columns)) <= MOST_TOKENS
+    width, height = (max(MAP, TOKEN * len(side) * labelled) for side in (columns, rows))
+    down, across = weights.shape[:2]
+    picture = Figure(figsize=(width * across + 1, height * down + 0.5), layout="constrained")
     axes = picture.subplots(down, across, squeeze=False, sharex=True, sharey=True)
-    for axis, name, root in zip(axes.flat, names, roots, strict=True):
-        image = axis.imshow(root, cmap="Greys", vmin=0, vmax=most, interpolation="none")
+    for axis, name, one in zip(axes.flat, names, weights.flatten(0, 1), strict=True):
+        image = _show(axis, one, weights)
         axis.set_title(name, fontsize=8)
-        axis.tick_params(labelsize=7)
         if labelled:
             axis.set_xticks(range(len(columns)), columns, rotation=90, parse_math=False)
             axis.set_yticks(range(len(rows)), rows, parse_math=False)
     picture.supxlabel("key", fontsize=9)
     picture.supylabel("query", fontsize=9)
-    add_scale(picture, image, axes, "square root of the weight")
+    add_scale(picture, image, axes, UNIT)
     return picture
+
+
+def _draw_mosaic(weights: Tensor, layers: list[int], heads: list[int]) -> Any:
+    """Draw maps as one image."""
+    from matplotlib.figure import Figure
+
+    picture = Figure(figsize=(len(heads) + 2, len(layers) + 1), layout="constrained")
+    axis = picture.subplots()
+    tiles = nn.functional.pad(weights, (0, GAP, 0, GAP), value=math.nan)
+    image = _show(axis, tiles.transpose(1, 2).flatten(2).flatten(0, 1), weights)
+    height, width = tiles.shape[-2:]
+    axis.set_xticks([(i + 0.5) * width for i in range(len(heads))], [*map(str, heads)])
+    axis.set_yticks([(i + 0.5) * height for i in range(len(layers))], [*map(str, layers)])
+    axis.set_xlabel("head: its keys", fontsize=9)
+    axis.set_ylabel("layer: its queries", fontsize=9)
+    add_scale(picture, image, axis, UNIT)
+    return picture
+
+
+def _show(axis: Any, weights: Tensor, every: Tensor) -> Any:
+    """Show the roots of weights, on a scale up to a percentile of all; returns the image."""
+    _, most = grey_limits(every.sqrt().numpy())  # first queries of causal models are beyond
+    axis.tick_params(labelsize=7)
+    root = weights.sqrt().numpy()
+    return axis.imshow(root, cmap="Greys", vmin=0, vmax=most, interpolation="none")

@@ -9,7 +9,12 @@ import pytest
 import torch
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
-from fairseq_plugins.analysis.attention_heads import head_weights, heads_figure, measure_heads
+from fairseq_plugins.analysis.attention_heads import (
+    GAP,
+    head_weights,
+    heads_figure,
+    measure_heads,
+)
 from fairseq_plugins.analysis.identical_words import first_layer_attention
 from fairseq_plugins.analysis.loaded_stacks import LoadedStack, wrap_model
 from fairseq_plugins.analysis.samples import Sample, read_samples
@@ -146,3 +151,16 @@ def test_pairs_of_sentences_are_short_enough_and_whole(tmp_path: Path, name: str
     assert pairs == [([4, 2], [7, 8, 2]), ([6, 2], [4, 2])]
     with pytest.raises(ValueError, match="must have pairs of at most 1 tokens"):
         read_samples(translating(), tmp_path, "test", length=1, count=9)
+
+
+def test_many_maps_are_one_image_and_few_have_tokens() -> None:
+    figure = heads_figure(causal("rope"), [TEXT])
+    axis, _ = figure.picture.axes
+    image = axis.images[0].get_array()
+    assert image.shape == (LAYERS * (12 + GAP), HEADS * (12 + GAP))
+    own = figure.numbers["heads"]["layer 2, head 3"]["weights"].sqrt().numpy()
+    np.testing.assert_array_equal(image[14:26, 28:40], own)
+    assert [text.get_text() for text in axis.get_xticklabels()] == ["1", "2", "3", "4"]
+    few = heads_figure(causal("rope"), [TEXT], layers=[2], heads=[1, 4]).picture.axes
+    assert [axis.get_title() for axis in few[:2]] == ["layer 2, head 1", "layer 2, head 4"]
+    assert few[0].get_xticklabels()[0].get_text() == "w0"
