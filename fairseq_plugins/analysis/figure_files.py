@@ -28,14 +28,6 @@ SCALES = (
     "numbers beyond it are drawn like its ends."
 )
 
-# Matplotlib's `extend`, by whether numbers are below the scale and above it.
-_ARROWS = {
-    (False, False): "neither",
-    (True, False): "min",
-    (False, True): "max",
-    (True, True): "both",
-}
-
 
 @dataclass(frozen=True)
 class Panel:
@@ -219,7 +211,9 @@ def draw_panels(
 def add_scale(picture: Any, image: Any, axes: Any, unit: str = "", size: int = 8) -> None:
     """Draw the scale of an image beside axes, with an arrow where numbers are beyond it."""
     numbers, (least, most) = image.get_array(), image.get_clim()
-    extend = _ARROWS[bool(numbers.min() < least), bool(numbers.max() > most)]
+    is_below, is_above = bool(numbers.min() < least), bool(numbers.max() > most)
+    arrow = "both" if is_below and is_above else "min" if is_below else "max"
+    extend = arrow if is_below or is_above else "neither"
     bar = picture.colorbar(image, ax=axes, shrink=0.8, extend=extend)
     bar.ax.tick_params(labelsize=size)
     bar.set_label(unit, fontsize=size)

@@ -5,7 +5,6 @@ Words are vectors of independent normal features (C,). W_Q and W_K are the ident
 Shapes: B words, H heads, T positions, D head_dim, C = H D.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -221,7 +220,10 @@ def _matrices(encoding: PositionEncoding, shown: int) -> Panel:
     words = ", ".join(map(str, chosen))
     if PositionFacts.of(encoding).is_relative or isinstance(encoding, RelativeOnAverage):
         dim = encoding.context.head_dim
-        matrices = [_content(canonical_form(encoding, -position), dim) for position in chosen]
+        matrices = [
+            _factor(canonical_form(encoding, -position), "content", "content", dim, dim)
+            for position in chosen
+        ]
         title = f"W of t - s = {', '.join(f'-{position}' for position in chosen)}, first head"
     else:
         dim = encoding.context.head_dim
@@ -235,28 +237,19 @@ def _matrices(encoding: PositionEncoding, shown: int) -> Panel:
     return Panel(title, "matrix", values, list(range(values.size(1))))
 
 
-def _content(form: tuple[Primitive, ...], dim: int) -> Tensor:
-    """Return the content-content matrix (D, D) of the first head, or zeros without one."""
-    for primitive in form:
-        if (primitive.query, primitive.key) == ("content", "content"):
-            return primitive.matrix[0]
-    return torch.zeros(dim, dim)
+def _factor(form: tuple[Primitive, ...], query: str, key: str, *shape: int) -> Tensor:
+    """Return the first head's factor between two kinds of a form, or zeros without one."""
+    found = (p.matrix[0] for p in form if (p.query, p.key) == (query, key))
+    return next(found, torch.zeros(shape, dtype=torch.float64))
 
 
 def _offset_vectors(encoding: PositionEncoding, shown: int) -> list[Panel]:
     """Draw the vectors multiplied with queries, and with keys, at each offset."""
     reach = list(range(1 - shown, 1 if encoding.context.causal else shown))
     forms = [canonical_form(encoding, offset) for offset in reach]
-    zeros = torch.zeros(encoding.context.head_dim).double()
-    found = []
-    kinds: dict[str, Callable[[Primitive], bool]] = {
-        "queries": lambda p: p.query == "content" and p.key == "one",
-        "keys": lambda p: p.key == "content" and p.query == "one",
-    }
-    for side, is_kind in kinds.items():
-        columns = [
-            next((p.matrix[0].flatten() for p in form if is_kind(p)), zeros) for form in forms
-        ]
+    dim, found = encoding.context.head_dim, []
+    for side, kinds in (("queries", ("content", "one")), ("keys", ("one", "content"))):
+        columns = [_factor(form, *kinds, dim).flatten() for form in forms]
         values = torch.stack(columns, 1).float()
         if values.any():
             title = f"multiplied with {side}: feature by t - s, first head"

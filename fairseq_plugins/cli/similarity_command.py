@@ -25,8 +25,8 @@ def register(commands: Any) -> None:
     command = commands.add_parser(
         "similarity",
         help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}, on the same text: PNG, SVG, the numbers as "
-        "JSON, and a page. Of a translation model, the encoder's layers.",
+        description=f"{summary[0].upper()}{summary[1:]}, on the same text: PNG, SVG, the numbers "
+        "as JSON, and a page. Of a translation model, the encoder's layers.",
     )
     add = command.add_argument
     text = "a checkpoint of any model of this package; repeatable"
