@@ -211,4 +211,4 @@ def test_direction_balance_is_correlated_by_its_distance_from_1_too() -> None:
     for row in ROWS:
         ours["bert_table2"].pop((row, "vanilla"), None)
     notes = Correlations("mini", Numbers(ours, {}, "mini")).notes
-    assert not any("is met at 1" in note for note in notes)
+    assert not any("direction balance is 1" in note for note in notes)

@@ -103,7 +103,7 @@ def test_masked_results_in_which_the_first_token_counts_are_told_and_made_again(
         results.check_result(result, experiment.metrics)
     assert experiment.lacks(new["metrics"]) == ""
     assert experiment.lacks(old["metrics"]) == "its numbers count <s>"
-    assert not any("include <s>" in fact for fact in experiment.caption_notes([new]))
+    assert not any("a masked <s>" in fact for fact in experiment.caption_notes([new]))
     assert any("In 1 of 2 runs" in fact for fact in experiment.caption_notes([new, old]))
 
 
@@ -166,7 +166,7 @@ def test_the_page_says_what_an_adapted_row_is(make):
     ).markdown()
     assert "`rope_dynamic_yarn` is `rope_only` with `--encoding none+yarn`." in page
     assert (
-        "Trained as another row"
+        "Some rows evaluate the model"
         not in render(JudgedTable.of(TABLE, [make("rope", {1: 3.0, 2: 4.0})]), "mini").markdown()
     )
 

@@ -261,7 +261,7 @@ def test_without_seeds_no_order_is_claimed(make_result):
     rows += [make_result("rope", "vanilla", 1, 10.0), make_result("none", "vanilla", 1, 99.0)]
     page = render(JudgedTable.of(TABLE_2, rows), "mini").markdown()
     assert "No row has several seeds, so no difference can be tested" in page
-    for word in ("RoPE <", "holds", "reversed", "stand in", "are better", "†"):
+    for word in ("RoPE <", "holds", "reversed", "pairs of rows", "are better", "†"):
         assert word not in page
 
 

@@ -220,11 +220,11 @@ def test_pages_say_the_stages(make_result) -> None:  # type: ignore[no-untyped-d
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("table3", "rate and epoch are those"), ("bert_table3", "the rate is the one")],
+    [("table3", "Rate and epoch are chosen"), ("bert_table3", "The rate is chosen")],
 )
 def test_pages_say_what_is_chosen_on_what_is_held_out(name: str, told: str) -> None:
     one = run(name)
     metrics = {"tried": {"SST-2-lr0.0001": 50.0}, "replaced": [], "averaged": ["SST-2"]}
     made = {"metrics": metrics, "config": one.config, "scale": SMALL, "data": {}}
     (fact,) = one.experiment.caption_notes([made])
-    assert told in fact and "held out, and the numbers are of the development set" in fact
+    assert f"{told} on a part of the training set that is held out." in fact

@@ -44,5 +44,5 @@ def test_the_site_of_all_results(tmp_path: Path) -> None:
     assert '"text":"position of the key"' in texts["figures.html"]
     # The folder that a model is in and the seed of fine-tuning are no settings of their own.
     lines = [line for text in texts.values() for line in text.splitlines()]
-    told = [line for line in lines if "otherwise than that of seed" in line]
+    told = [line for line in lines if "Settings that differ from those of seed" in line]
     assert told and not re.search(r"common\.seed|finetune_from_model", "".join(told))
