@@ -183,7 +183,12 @@ def check_attention_calls(
             )
         _check_pattern(call.mask, structure.causal, longest, where)
         for name in ("query", "key", "value"):
-            _check_equal(getattr(call, name), name, where)
+            x: Tensor = getattr(call, name)
+            if not x.is_meta and not is_close(x, x[:, :, :1]):  # constant along T
+                raise ValueError(
+                    "`model` must have no positions beside its RoPE or position table, but "
+                    f"{name} differs between equal tokens in {where}."
+                )
     return calls
 
 
@@ -199,16 +204,6 @@ def _check_pattern(mask: Any, causal: bool, longest: int, where: str) -> None:
             f"`model` must attend to all {'earlier ' if causal else ''}tokens, as {kind} attention "
             f"does, but {where} has another mask within {longest} positions."
         )
-
-
-def _check_equal(x: Tensor, name: str, where: str) -> None:
-    """Check that a tensor (1, H, T, D) is constant along T."""
-    if x.is_meta or is_close(x, x[:, :, :1]):
-        return
-    raise ValueError(
-        f"`model` must have no positions beside its RoPE or position table, but {name} differs "
-        f"between equal tokens in {where}."
-    )
 
 
 def is_close(x: Tensor, expected: Tensor) -> bool:
