@@ -43,7 +43,7 @@ from fairseq_plugins.statistics.correlations import (
     over_rows,
     start_similarity,
 )
-from fairseq_plugins.statistics.numbers import Numbers
+from fairseq_plugins.statistics.scale_results import ScaleResults
 
 PAGE = "bert_table5"
 DIGITS = 2
@@ -83,7 +83,7 @@ class Correlations:
     """Table 5 at a scale, as its page and the site show it."""
 
     scale: str
-    numbers: Numbers
+    numbers: ScaleResults
     source: ClassVar[str] = SOURCE
     heading_held: ClassVar[str] = "With similarity to the published model held constant"
     about_held: ClassVar[str] = (
@@ -239,7 +239,7 @@ class Correlations:
         return notes
 
 
-def _as_distance(numbers: Numbers) -> str:
+def _as_distance(numbers: ScaleResults) -> str:
     """Describe correlations with the distance of direction balance from 1; "" if none is below."""
     own = rows_of(numbers.cells.get("bert_table2", {}), ATTENTION, RATIO)
     ratios = [
@@ -262,7 +262,7 @@ def _as_distance(numbers: Numbers) -> str:
     )
 
 
-def _with_similarity(numbers: Numbers) -> str:
+def _with_similarity(numbers: ScaleResults) -> str:
     """Describe correlations with the similarity to the published model; "" if there is none."""
     found = _with_performances(numbers, start_similarity, float)
     if not found:
@@ -276,7 +276,7 @@ def _with_similarity(numbers: Numbers) -> str:
 
 
 def _with_performances(
-    numbers: Numbers, of: Callable[[str], MetricPair], change: Callable[[float], float]
+    numbers: ScaleResults, of: Callable[[str], MetricPair], change: Callable[[float], float]
 ) -> str:
     """List correlations with the performances that the paper has of direction balance.
 

@@ -9,7 +9,7 @@ from fairseq_plugins.papers.bert_correlations import PRINTED
 from fairseq_plugins.papers.claims import Claim, Computed, Correlation, Speed
 from fairseq_plugins.statistics.comparisons import Cells, printed_cells
 from fairseq_plugins.statistics.inference import sample_mean
-from fairseq_plugins.statistics.numbers import Numbers
+from fairseq_plugins.statistics.scale_results import ScaleResults
 from fairseq_plugins.statistics.verdicts import Verdict, Word, begins_at, judge
 
 # A printed effect is not drawn where it is this many times as far from the threshold as the
@@ -66,7 +66,7 @@ def printed(claim: Claim) -> Verdict:
     if isinstance(claim.evidence, Correlation):
         (_, own), (_, performance) = claim.evidence.of, claim.evidence.with_
         return Verdict(Word.UNDECIDED, sample_mean([PRINTED[own][performance].mean]), "r")
-    return judge(claim, Numbers(all_printed(), {}))
+    return judge(claim, ScaleResults(all_printed(), {}))
 
 
 @functools.cache

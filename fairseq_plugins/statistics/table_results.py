@@ -22,7 +22,7 @@ from fairseq_plugins.records.runs import LOCAL, Run, Study
 from fairseq_plugins.statistics.claims import drop_not_run
 from fairseq_plugins.statistics.comparisons import Cells
 from fairseq_plugins.statistics.judged import Baselines, JudgedTable
-from fairseq_plugins.statistics.numbers import Numbers
+from fairseq_plugins.statistics.scale_results import ScaleResults
 from fairseq_plugins.statistics.series import with_derived
 from fairseq_plugins.statistics.timings import Content, read_timings
 from fairseq_plugins.statistics.verdicts import Verdict, judge_by_scale
@@ -283,8 +283,8 @@ class Evidence:
     left_out: Sequence[str] = ()
 
     @cached_property
-    def numbers(self) -> dict[str, Numbers]:
-        """Numbers by which claims are judged, by scale."""
+    def numbers(self) -> dict[str, ScaleResults]:
+        """The results by which claims are judged, by scale."""
         return numbers_by_scale(self.tables, self.timings)
 
     @cached_property
@@ -300,7 +300,7 @@ class Evidence:
 
 def numbers_by_scale(
     tables: Iterable[TableResults], timings: Mapping[str, Sequence[Content]]
-) -> dict[str, Numbers]:
+) -> dict[str, ScaleResults]:
     """Collect the numbers by which claims are judged, by scale and without studies."""
     cells: dict[str, dict[str, Cells]] = {}
     baselines: dict[str, dict[str, Baselines]] = {}
@@ -317,7 +317,9 @@ def numbers_by_scale(
                 }
                 for one in found
             }
-    return {scale: Numbers(own, baselines.get(scale, {}), scale) for scale, own in cells.items()}
+    return {
+        scale: ScaleResults(own, baselines.get(scale, {}), scale) for scale, own in cells.items()
+    }
 
 
 def read_numbers(
@@ -325,7 +327,7 @@ def read_numbers(
     tables: Iterable[Table] | None = None,
     scale: str | None = None,
     say: Say = lambda _: None,
-) -> dict[str, Numbers]:
+) -> dict[str, ScaleResults]:
     """Read the numbers by which claims are judged, by scale; scales without results are left out.
 
     tables, scale: to read; None for all. say: gets a sentence on each result that is left out.

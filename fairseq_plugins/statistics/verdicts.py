@@ -32,7 +32,7 @@ from fairseq_plugins.statistics.inference import (
     pooled_spread,
     sample_mean,
 )
-from fairseq_plugins.statistics.numbers import Numbers
+from fairseq_plugins.statistics.scale_results import ScaleResults
 
 COMPUTED = "computed"  # takes the place of a scale for claims that need no model
 
@@ -87,7 +87,7 @@ class Verdict:
 
 
 def judge_by_scale(
-    claims: Sequence[Claim], numbers: Mapping[str, Numbers]
+    claims: Sequence[Claim], numbers: Mapping[str, ScaleResults]
 ) -> dict[str, dict[str, Verdict]]:
     """Judge the claims that each scale can decide; return verdicts by scale and claim's name.
 
@@ -106,11 +106,11 @@ def judge_by_scale(
         }
     computed = [claim for claim in claims if isinstance(claim.evidence, Computed)]
     if found and computed:
-        found[COMPUTED] = {claim.name: judge(claim, Numbers({}, {})) for claim in computed}
+        found[COMPUTED] = {claim.name: judge(claim, ScaleResults({}, {})) for claim in computed}
     return found
 
 
-def judge(claim: Claim, numbers: Numbers) -> Verdict:
+def judge(claim: Claim, numbers: ScaleResults) -> Verdict:
     """Judge a claim by the numbers of a scale.
 
     It cannot be tested there if the scale does not measure its metric, or if no row beats the best
@@ -124,7 +124,7 @@ def judge(claim: Claim, numbers: Numbers) -> Verdict:
     return verdict
 
 
-def _measured(evidence: Evidence, numbers: Numbers) -> Verdict:
+def _measured(evidence: Evidence, numbers: ScaleResults) -> Verdict:
     match evidence:
         case Comparison():
             return _comparison(evidence, numbers)
@@ -180,7 +180,7 @@ def _missing(rows: Sequence[str], found: Mapping[str, object], where: str) -> st
     return f"{', '.join(f'`{row}`' for row in absent)} of {where}" if absent else ""
 
 
-def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
+def _comparison(evidence: Comparison, numbers: ScaleResults) -> Verdict:
     cells, metric = numbers.cells.get(evidence.table, {}), evidence.metric
     _, other_metric, other, _ = evidence.numbers[-1]
     sides = rows_of(cells, evidence.attention, metric), rows_of(cells, other, other_metric)
@@ -219,7 +219,7 @@ def _comparison(evidence: Comparison, numbers: Numbers) -> Verdict:
     return Verdict(word, found, unit, digits, enough=enough, corrected=corrected)
 
 
-def _corrected(evidence: Comparison, numbers: Numbers) -> Estimate | None:
+def _corrected(evidence: Comparison, numbers: ScaleResults) -> Estimate | None:
     """Return the difference of two rows in the ranking column with the correction of its page.
 
     None if the claim is about a difference of a given size: the page tests against no difference.
@@ -266,7 +266,7 @@ def _of_several(
     return Verdict(Word.CONFIRMED, deciding([*each]), "", digits)
 
 
-def _correlation(evidence: Correlation, numbers: Numbers) -> Verdict:
+def _correlation(evidence: Correlation, numbers: ScaleResults) -> Verdict:
     (one, _), (other, _) = evidence.of, evidence.with_
     pair = evidence.of, evidence.with_
     found = over_rows(numbers.cells, *pair, evidence.attention, evidence.rows, numbers.scale)
@@ -286,7 +286,7 @@ def _correlation(evidence: Correlation, numbers: Numbers) -> Verdict:
     return Verdict(word, found.estimate, "r", 2, missing, corrected=corrected, held=held)
 
 
-def _speed(evidence: Speed, numbers: Numbers) -> Verdict:
+def _speed(evidence: Speed, numbers: ScaleResults) -> Verdict:
     found = rows_of(numbers.cells.get(TIMINGS, {}), evidence.attention, RELATIVE_SPEED)
     missing = _missing(evidence.rows, found, f"LRPE, Table 9, {evidence.attention} attention")
     if missing:
@@ -297,7 +297,7 @@ def _speed(evidence: Speed, numbers: Numbers) -> Verdict:
     return Verdict(word_of(speed, "above", evidence.at_least), speed, "x", 3)
 
 
-def _against_baseline(evidence: Floor, numbers: Numbers) -> Verdict:
+def _against_baseline(evidence: Floor, numbers: ScaleResults) -> Verdict:
     rows = rows_of(numbers.cells.get(evidence.table, {}), evidence.attention, evidence.metric)
     value = numbers.baselines.get(evidence.table, {}).get(evidence.metric, {}).get(evidence.floor)
     where = f"{TABLES[evidence.table].source}, {evidence.attention} attention"
@@ -311,7 +311,7 @@ def _against_baseline(evidence: Floor, numbers: Numbers) -> Verdict:
     return Verdict(word, found, "", _digits(evidence.table, evidence.metric), enough=enough)
 
 
-def _threshold(evidence: Threshold, numbers: Numbers) -> Verdict:
+def _threshold(evidence: Threshold, numbers: ScaleResults) -> Verdict:
     cells = numbers.cells.get(evidence.table, {})
     found = rows_of(cells, evidence.attention, evidence.metric)
     where = f"{TABLES[evidence.table].source}, {evidence.attention} attention"
@@ -332,7 +332,7 @@ def _computed(evidence: Computed) -> Verdict:
     return Verdict(Word.CONFIRMED if finding.holds else Word.CONTRADICTED, found=finding.text)
 
 
-def _below_baselines(evidence: Evidence, numbers: Numbers) -> str:
+def _below_baselines(evidence: Evidence, numbers: ScaleResults) -> str:
     """State that no row beats the best trivial baseline of a claim's metric; empty if one does."""
     match evidence:
         case Comparison() | Threshold():

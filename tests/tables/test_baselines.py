@@ -14,7 +14,7 @@ from fairseq_plugins.report.render import render
 from fairseq_plugins.statistics.comparisons import gather
 from fairseq_plugins.statistics.inference import above
 from fairseq_plugins.statistics.judged import JudgedTable, baselines_of, best_baseline
-from fairseq_plugins.statistics.numbers import Numbers
+from fairseq_plugins.statistics.scale_results import ScaleResults
 from fairseq_plugins.statistics.verdicts import Word, judge
 
 TEST = PERPLEXITIES[1]
@@ -103,7 +103,7 @@ def test_a_claim_needs_a_row_that_is_better_than_its_floor(made):
     for values, word in (((80.0, 70.0), Word.CONFIRMED), ((300.0, 280.0), Word.UNTESTED)):
         results = made(*values)
         cells = {"table2": gather(results, PERPLEXITIES)}
-        numbers = Numbers(cells, {"table2": baselines_of(TABLE_2, results)})
+        numbers = ScaleResults(cells, {"table2": baselines_of(TABLE_2, results)})
         verdict = judge(Claim("one", "A paper", "Table 1", "it is so", lower), numbers)
         assert verdict.word == word
         assert ("unigram" in verdict.missing) == (word == Word.UNTESTED)

@@ -15,7 +15,7 @@ from fairseq_plugins.report.correlations import Correlations, grid
 from fairseq_plugins.statistics.comparisons import printed_cells
 from fairseq_plugins.statistics.correlations import correlate, over_rows
 from fairseq_plugins.statistics.inference import Estimate, partial_correlation
-from fairseq_plugins.statistics.numbers import Numbers
+from fairseq_plugins.statistics.scale_results import ScaleResults
 from fairseq_plugins.statistics.verdicts import judge
 
 NAMES = ("bert_table2", "bert_table3", "bert_table4")
@@ -118,14 +118,14 @@ def test_at_published_each_seed_has_a_model_of_its_own() -> None:
 
 def test_the_similarity_to_the_published_model_stands_beside_the_properties() -> None:
     ours = cells(6)
-    notes = Correlations(PUBLISHED, Numbers(ours, {}, PUBLISHED)).notes
+    notes = Correlations(PUBLISHED, ScaleResults(ours, {}, PUBLISHED)).notes
     assert not any("similarity to" in note for note in notes)
     for row, exact in zip(ROWS, (50.0, 52.0, 40.0, 44.0, 57.0, 41.0), strict=False):
         cell = ours["bert_table4"][row, "vanilla"]
         cell["v1_exact"], cell["start_cosine"] = {1: exact}, {1: exact / 60}
     (note,) = [
         note
-        for note in Correlations(PUBLISHED, Numbers(ours, {}, PUBLISHED)).notes
+        for note in Correlations(PUBLISHED, ScaleResults(ours, {}, PUBLISHED)).notes
         if "similarity to" in note
     ]
     assert "EM, v1.1 +1.00 (" in note and "MNLI" not in note
@@ -151,7 +151,7 @@ def test_what_similarity_explains_is_left_out_where_it_is_held_constant() -> Non
         cell = ours["bert_table4"][row, "vanilla"]
         ours["bert_table2"][row, "vanilla"]["monotonicity_20"] = {1: values[0]}
         cell["v1_exact"], cell["start_cosine"] = {1: values[1]}, {1: values[2]}
-    numbers = Numbers(ours, {}, PUBLISHED)
+    numbers = ScaleResults(ours, {}, PUBLISHED)
     text = f"{found.effect:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
     page = Correlations(PUBLISHED, numbers).render().markdown()
     _, _, section = page.partition("## With similarity to the published model held constant")
@@ -165,12 +165,12 @@ def test_what_similarity_explains_is_left_out_where_it_is_held_constant() -> Non
         f"with similarity held constant {unit}"
         in render_claims([claim], {PUBLISHED: {name: verdict}}).markdown()
     )
-    assert held_text(judge(claim, Numbers(cells(12), {}, PUBLISHED))) == ""
+    assert held_text(judge(claim, ScaleResults(cells(12), {}, PUBLISHED))) == ""
 
 
 def test_the_page_has_both_numbers_and_says_what_is_missing(tmp_path) -> None:
     ours = cells(5)
-    path = Correlations("mini", Numbers(ours, {}, "mini")).write(tmp_path)
+    path = Correlations("mini", ScaleResults(ours, {}, "mini")).write(tmp_path)
     page = (tmp_path / path).read_text()
     (line,) = [line for line in page.splitlines() if line.startswith("| EM, v1.1 | -0.31 / ")]
     estimate = correlate(ours, "mini")["monotonicity", "v1_exact"].estimate
@@ -191,7 +191,7 @@ def test_the_page_has_both_numbers_and_says_what_is_missing(tmp_path) -> None:
 
 def test_tasks_that_no_row_learns_are_named() -> None:
     floors = {"bert_table4": {"v2_f1": {"answers nothing": 99.0}}}
-    found = Correlations("mini", Numbers(cells(5), floors))
+    found = Correlations("mini", ScaleResults(cells(5), floors))
     assert list(found.lost) == ["v2_f1"]
     assert any(
         "significantly better than that of *answers nothing*" in note for note in found.notes
@@ -205,10 +205,10 @@ def test_direction_balance_is_correlated_by_its_distance_from_1_too() -> None:
         ours["bert_table4"][row, "vanilla"]["v1_exact"] = {1: 100 * abs(ratio - 1) + ratio}
     by_ratio = correlate(ours, "mini")["direction_balance", "v1_exact"].estimate
     assert by_ratio is not None and by_ratio.effect < 0.5
-    notes = Correlations("mini", Numbers(ours, {}, "mini")).notes
+    notes = Correlations("mini", ScaleResults(ours, {}, "mini")).notes
     (said,) = [note for note in notes if "where direction balance is 1" in note]
     assert "Here 3 of 6 rows are below 1" in said and "EM, v1.1 +1.00 (" in said
     for row in ROWS:
         ours["bert_table2"].pop((row, "vanilla"), None)
-    notes = Correlations("mini", Numbers(ours, {}, "mini")).notes
+    notes = Correlations("mini", ScaleResults(ours, {}, "mini")).notes
     assert not any("direction balance is 1" in note for note in notes)

@@ -37,7 +37,7 @@ from fairseq_plugins.runner.slurm_job import jobs_of
 from fairseq_plugins.runner.status import gather as status_of_all
 from fairseq_plugins.statistics.comparisons import gather
 from fairseq_plugins.statistics.judged import JudgedTable
-from fairseq_plugins.statistics.numbers import Numbers
+from fairseq_plugins.statistics.scale_results import ScaleResults
 from fairseq_plugins.statistics.series import length_lines, longest_places, place_lines
 from fairseq_plugins.statistics.verdicts import Word, judge
 from tests.tables.fake_fairseq import FakeFairseq
@@ -435,7 +435,7 @@ def test_a_claim_compares_two_lengths_of_one_row_seed_by_seed(make, rise, word):
         TABLE.name, "ppl_2x", "vanilla", ("alibi",), ("alibi",), "below",
         by=-5.0, relative=True, second_metric="ppl_1x",
     )  # fmt: skip
-    verdict = judge(Claim("x", "p", "s", "t", evidence), Numbers(cells, {}))
+    verdict = judge(Claim("x", "p", "s", "t", evidence), ScaleResults(cells, {}))
     assert verdict.word == word and verdict.unit == "%"
     expected = 100 * (2 ** (rise + 0.002) - 1)
     assert math.isclose(verdict.estimate.effect, expected, rel_tol=1e-3)

@@ -24,7 +24,7 @@ from fairseq_plugins.report.claims_page import as_data, render_claims
 from fairseq_plugins.statistics.claims import best_verdicts, drop_not_run, printed
 from fairseq_plugins.statistics.inference import Estimate
 from fairseq_plugins.statistics.judged import JudgedTable
-from fairseq_plugins.statistics.numbers import Numbers
+from fairseq_plugins.statistics.scale_results import ScaleResults
 from fairseq_plugins.statistics.series import updates_to, with_derived
 from fairseq_plugins.statistics.table_results import read_numbers
 from fairseq_plugins.statistics.verdicts import Verdict, Word, judge, judge_by_scale
@@ -42,7 +42,7 @@ def seeds_of(found):
 
 def numbers(floors=None, **rows):
     cells = {(row, "linear"): {"test_ppl": dict(enumerate(v))} for row, v in rows.items()}
-    return Numbers({"table2": cells}, floors or {})
+    return ScaleResults({"table2": cells}, floors or {})
 
 
 def word(evidence, found):
@@ -204,7 +204,7 @@ def test_a_floor_is_a_number_without_seeds():
 def test_speeds_are_judged_on_average():
     def timed(*values):
         cells = {(str(i), "linear"): {"relative_speed": {0: v}} for i, v in enumerate(values)}
-        return Numbers({"table9": cells}, {})
+        return ScaleResults({"table9": cells}, {})
 
     speed = Speed("linear", ("0", "1", "2"), 0.91, 0.95)
     assert word(speed, timed(0.97, 0.99, 0.96)) == "confirmed"
@@ -237,7 +237,7 @@ def test_correlations_need_rows():
     def both(values):
         ones = {(r, "vanilla"): {"symmetry": {0: float(i)}} for i, r in enumerate(rows)}
         others = {(r, "vanilla"): {"v1_f1": {0: v}} for r, v in zip(rows, values, strict=False)}
-        return Numbers({"bert_table2": ones, "bert_table4": others}, {})
+        return ScaleResults({"bert_table2": ones, "bert_table4": others}, {})
 
     falls = Correlation(
         ("bert_table2", "symmetry"), ("bert_table4", "v1_f1"), "vanilla", rows, "below"
@@ -401,7 +401,7 @@ def test_a_claim_says_where_the_corrected_verdict_of_its_table_is_a_tie():
     metric["rope"] = {0: 40.0, 1: 41.0, 2: 42.0}
     metric["lrpe_type2"] = {0: 39.0, 1: 39.7, 2: 41.2}
     cells = {(row, "linear"): {"test_ppl": seeds} for row, seeds in metric.items()}
-    numbers = Numbers({"table2": cells}, {})
+    numbers = ScaleResults({"table2": cells}, {})
     lower = Comparison("table2", "test_ppl", "linear", ("lrpe_type2",), ("rope",), "below")
     one = Claim("one", "A paper", "Table 1", "it is so", lower)
     verdict = judge(one, numbers)
@@ -420,7 +420,7 @@ def test_a_claim_on_a_metric_that_a_scale_does_not_measure_cannot_be_tested():
     """SQuAD v2.0 at scale published, also in correlations; v1.1 is judged."""
     v1, v2 = (next(c for c in CLAIMS if c.name == f"{v}-none") for v in ("v1", "v2"))
     cells = {("none", "vanilla"): {"v1_exact": {1: 20.0}}}
-    numbers = Numbers({"bert_table4": cells}, {}, PUBLISHED)
+    numbers = ScaleResults({"bert_table4": cells}, {}, PUBLISHED)
     verdict = judge(v2, numbers)
     assert verdict.word == Word.UNTESTED and "v2.0" in verdict.missing
     assert judge(v1, numbers).word == judge(v2, replace(numbers, scale="mini")).word == Word.NOT_RUN

@@ -1,4 +1,4 @@
-"""The numbers of a scale by which claims are judged."""
+"""The results at one scale, by which claims are judged."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,8 +11,8 @@ from fairseq_plugins.statistics.judged import Baselines, JudgedTable
 
 
 @dataclass(frozen=True, eq=False)
-class Numbers:
-    """The numbers of a scale by which claims are judged.
+class ScaleResults:
+    """The results at one scale, by which claims are judged.
 
     Attributes:
         cells: by the table's name, or `TIMINGS` for the timings.
