@@ -6,8 +6,10 @@ from torch import Tensor, nn
 from fairseq_plugins.encodings.base import at_least_float32
 from fairseq_plugins.encodings.frequencies import learned_from
 from fairseq_plugins.encodings.permutations import PermutationPowers
+from fairseq_plugins.encodings.position_bounds import is_recorded
 from fairseq_plugins.encodings.rotation import Layout, rotate
 from fairseq_plugins.encodings.tables import Constant, Formula, PositionTable, once_per_positions
+from fairseq_plugins.kernels.backend import is_transformed
 
 
 class Core(nn.Module):
@@ -60,14 +62,37 @@ class Angles(Core):
         if self.table is not None:
             return once_per_positions(self.table, positions, lambda: self._rows(positions))
         assert theta is not None
-        # Float64, because float32 loses three digits of an angle at position 10,000.
-        turns = positions.double().unsqueeze(-1) * theta.double()
-        wide = at_least_float32(theta)
-        return turns.cos().to(wide).unsqueeze(1), turns.sin().to(wide).unsqueeze(1)
+        if torch.is_grad_enabled() or is_recorded(positions) or is_transformed() or theta.is_cuda:
+            return _turned(positions, theta)
+        # The queries of a layer usually have the same tensor of positions as its keys.
+        return once_per_positions(_Values(theta), positions, lambda: _turned(positions, theta))
 
     def _rows(self, positions: Tensor) -> tuple[Tensor, ...]:
         assert self.table is not None
         return self.table(positions).unsqueeze(1).unbind(-2)
+
+
+class _Values:
+    """A copy of a tensor's values, as a key; reading them would make a GPU wait."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.x = x.clone()
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Values)
+            and self.x.dtype == other.x.dtype
+            and torch.equal(self.x, other.x)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _turned(positions: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+    # Float64, because float32 loses three digits of an angle at position 10,000.
+    turns = positions.double().unsqueeze(-1) * theta.double()
+    wide = at_least_float32(theta)
+    return turns.cos().to(wide).unsqueeze(1), turns.sin().to(wide).unsqueeze(1)
 
 
 def _cos_sin(positions: Tensor, angles: Formula) -> Tensor:

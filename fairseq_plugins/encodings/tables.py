@@ -109,7 +109,7 @@ def suits_table(positions: Tensor, low: int, end: int) -> bool:
     return low >= 0 and end <= max(_MAX_ROWS, 4 * positions.numel())
 
 
-def once_per_positions(key: Hashable, positions: Tensor, make: Callable[[], Any]) -> Any:
+def once_per_positions(key: object, positions: Tensor, make: Callable[[], Any]) -> Any:
     """Return what ``make`` computes from these positions, for all layers that share the tensor.
 
     It is kept as the tensor's attribute until another key or a change in place. In inference mode

@@ -71,6 +71,27 @@ def test_learned_angles_start_at_the_fixed_ones_and_are_exact_far_out(learned):
         np.testing.assert_allclose(actual[..., ::2].detach(), first.detach(), atol=2e-6)
 
 
+@torch.no_grad()
+def test_kept_angles_are_those_of_the_same_positions_and_angles_alone():
+    core = build("lrpe_identity", 8).core
+    positions, theta = torch.arange(5)[None], torch.rand(4)
+
+    def agrees(theta: Tensor) -> bool:
+        kept, fresh = (core.cos_sin(at, theta) for at in (positions, positions.clone()))
+        return all(map(torch.equal, kept, fresh))
+
+    assert core.cos_sin(positions, theta) is core.cos_sin(positions, theta)
+    theta.data.mul_(2)  # which is no new version of theta
+    assert agrees(theta) and agrees(3 * theta) and agrees(theta.double())
+    positions.add_(7)
+    assert agrees(theta)
+    several = torch.stack((theta, 3 * theta))
+    cos, _ = torch.func.vmap(lambda one: core.cos_sin(positions, one))(several)
+    torch.testing.assert_close(cos[1], core.cos_sin(positions, 3 * theta)[0])
+    with torch.enable_grad():
+        assert core.cos_sin(positions, theta.requires_grad_())[0].requires_grad
+
+
 def test_half_split_pairs_the_halves():
     x = torch.randn(1, 2, 4, 8)
     at = torch.tensor([[0, 3, 10, 50]])
