@@ -115,5 +115,5 @@ def test_the_page_of_a_table_without_losses_says_nothing_of_them(make):
     made = make("base", 28.0)
     (with_loss := make("base", 28.0))["metrics"]["valid_loss"] = 2.0
     told = [" ".join(EXPERIMENTS["mt"].caption_notes([one])) for one in (made, with_loss)]
-    assert "Decoding: beam" in told[0] and "Loss is" not in told[0]
-    assert "Loss is the cross-entropy without label smoothing" in told[1]
+    assert "Decoding: beam" in told[0] and "The loss is" not in told[0]
+    assert "The loss is the cross-entropy without label smoothing" in told[1]

@@ -84,7 +84,7 @@ def test_the_authors_denominators_are_told(result):
     [
         ([0.0], "for no query."),
         ([0.7, 0.0], "for most queries of `0` and no query of any other row."),
-        ([0.001, 0.0], "for at most 1% of the queries of a row."),
+        ([0.001, 0.0], "for at most 1% of the queries of any row."),
         ([0.004, 0.7, 0.42], "for most queries of `1` and at most 42% of the queries of any other"),
     ],
 )
