@@ -272,7 +272,7 @@ def effect_text(estimate: Estimate, verdict: Verdict) -> str:
     if verdict.unit == "x":
         return f"{estimate.effect:.{verdict.digits}f} x"
     unit = {"%": " %", "r": " r"}.get(verdict.unit, "")
-    return f"{estimate.effect:+.{verdict.digits}f}{unit}"
+    return f"{estimate.effect:+z.{verdict.digits}f}{unit}"
 
 
 def printed_text(claim: Claim) -> str:

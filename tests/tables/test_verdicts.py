@@ -20,7 +20,7 @@ from fairseq_plugins.papers.claims import (
     Speed,
     Threshold,
 )
-from fairseq_plugins.report.claims_page import as_data, render_claims
+from fairseq_plugins.report.claims_page import as_data, effect_text, render_claims
 from fairseq_plugins.statistics.claims import best_verdicts, drop_not_run, printed
 from fairseq_plugins.statistics.inference import Estimate
 from fairseq_plugins.statistics.judged import JudgedTable
@@ -436,3 +436,10 @@ def test_a_claim_on_a_metric_that_a_scale_does_not_measure_cannot_be_tested():
     assert "v1-none" in judged and "v2-short-samples" not in judged
     metrics = [column.metric for column in BERT_SQUAD_TABLE.at(PUBLISHED).columns]
     assert metrics == ["v1_f1", "v1_exact"] and BERT_SQUAD_TABLE.at("mini") is BERT_SQUAD_TABLE
+
+
+@pytest.mark.parametrize(("effect", "text"), [(-0.001, "+0.00 r"), (-0.009, "-0.01 r")])
+def test_an_effect_that_rounds_to_zero_has_the_sign_that_tables_give_it(effect, text):
+    estimate = Estimate(effect)
+
+    assert effect_text(estimate, Verdict(Word.UNDECIDED, estimate, "r")) == text
