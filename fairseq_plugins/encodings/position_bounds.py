@@ -41,10 +41,12 @@ def known_end(*positions: Tensor) -> int | None:
 def is_recorded(x: Tensor) -> bool:
     """Return whether operations on ``x`` are only recorded, so that its values are unknown.
 
-    True in a compiled or exported graph, for fake and meta tensors, and while a CUDA graph is
-    captured.
+    True in a compiled or exported graph, under ``make_fx``, for fake and meta tensors, and while a
+    CUDA graph is captured.
     """
     if torch.compiler.is_compiling():
+        return True
+    if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None:
         return True
     if type(x) not in (Tensor, torch.nn.Parameter) or x.is_meta:
         return True

@@ -4,9 +4,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from fairseq_plugins.attention import make_positions
 from fairseq_plugins.attention.positions import Positions
+from fairseq_plugins.encodings import build_encoding
 from fairseq_plugins.encodings.position_bounds import known_end, with_end
 
 
@@ -73,3 +75,13 @@ def test_an_end_is_of_one_tensor_alone():
     assert known_end(at, with_end(at + 1, 5)) == 5
     assert known_end(at, at + 1) is None
     assert known_end(with_end(at + 1, None)) is None
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["rope", "lrpe_type3"])
+def test_a_recorded_graph_takes_other_positions_than_those_it_was_recorded_at(name):
+    encoding = build_encoding(name, num_heads=2, head_dim=8, max_positions=64)
+    x, at = torch.randn(1, 2, 5, 8), torch.arange(5).unsqueeze(0)
+    encoding.transform_query(x, at)  # keeps the angles of these positions
+    graph = make_fx(lambda x, at: encoding.transform_query(x, at))(x, at)
+    assert torch.equal(graph(x, at + 7), encoding.transform_query(x, at + 7))
