@@ -39,6 +39,11 @@ def check_checkpoint(args: argparse.Namespace) -> None:
     check_folder(args.data, "--data")
 
 
+def label_of(path: Path) -> str:
+    """Return the name of a checkpoint's folder, or the file's if the path has none."""
+    return path.parent.name or path.stem
+
+
 def labelled(words: Sequence[str]) -> dict[str, Path]:
     """Return the path of each [LABEL=]PATH by its label, by default the name of its folder."""
     found = {}
@@ -47,7 +52,7 @@ def labelled(words: Sequence[str]) -> dict[str, Path]:
         # A path that is there may have a `=` of its own.
         is_labelled = equals and not Path(word).exists()
         path = Path(rest) if is_labelled else Path(word)
-        found[(label if is_labelled else "") or path.parent.name or path.stem] = path
+        found[(label if is_labelled else "") or label_of(path)] = path
     if len(found) < len(words):
         raise OptionError("--checkpoint must have a LABEL of its own each time")
     return found

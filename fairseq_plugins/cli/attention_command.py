@@ -10,6 +10,7 @@ from fairseq_plugins.cli.analysis_options import (
     add_seed_and_device,
     check_checkpoint,
     describe_training,
+    label_of,
     write_analysis,
 )
 from fairseq_plugins.common.errors import OptionError, checkpoint_given_by
@@ -79,7 +80,7 @@ def _run(args: argparse.Namespace) -> None:
     )
     site = f" ({args.site})" if args.site else ""
     write_analysis(
-        replace(figure, models=[describe_training(args.path.parent.name, args.path)]),
+        replace(figure, models=[describe_training(label_of(args.path), args.path)]),
         args.output,
         args,
         title="Attention by head and layer",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairseq_plugins.cli.analysis_options import WITH_DICTIONARIES, check_checkpoint
+from fairseq_plugins.cli.analysis_options import WITH_DICTIONARIES, check_checkpoint, label_of
 from fairseq_plugins.common.errors import OptionError, checkpoint_given_by
 from fairseq_plugins.common.option_types import new_folder, number, parse_seed
 
@@ -68,7 +68,7 @@ def _run(args: argparse.Namespace) -> None:
         found, longest = _trained(args)
         length = length if args.length is not None else min(length, longest)
         names, encodings = [found.label], [found]
-        model = f"layer {args.layer} of {args.path.parent.name or args.path.stem}"
+        model = f"layer {args.layer} of {label_of(args.path)}"
     all_seen = []
     for name, encoding in zip(names, encodings, strict=True):
         seen = picture.observe(name, encoding, length=length, seed=args.seed)

@@ -267,6 +267,12 @@ def test_a_sound_one_is_read(name: str, folders: dict[str, Path], tmp_path: Path
     reader.read(path, data)
 
 
+def test_a_checkpoint_without_a_folder_is_named_by_its_file(folders: dict[str, Path]) -> None:
+    shutil.copyfile(folders[LM] / "s.pt", path := Path("checkpoint_1_5.pt"))
+    ALSO["attention"].read(path, folders[LM])
+    assert f"- {path.stem}: `" in Path("x.md").read_text()
+
+
 # Each fault by two readers is enough where time is short: each reader then finds many of them.
 FAULTS = [
     pytest.param(fault, name, marks=[] if (i - j) % len(READERS) < 2 else [pytest.mark.slow])
