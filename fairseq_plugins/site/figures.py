@@ -179,16 +179,15 @@ def _map(key: str, matrix: list[list[float]], above: str) -> charts.Chart:
 def _lines(
     key: str, found: Mapping[str, list[float]], xs: Sequence[tuple[str, list[float]]]
 ) -> charts.Chart:
-    """Make a chart of lists, over the x values beside them that are as many."""
+    """Make a chart of lists, each over the x values beside them that are as many."""
     x, y = _OF_LISTS.get(key, ("index", _words(key)))
-    length = len(next(iter(found.values())))
-    first = -(length // 2) if key in _SIGNED else 0
-    at: Sequence[float] = range(first, first + length)
-    x, at = next(((label, known) for label, known in xs if len(known) == length), (x, at))
-    series = {
-        name: [(a, abs(b) if key in _SIZES else b) for a, b in zip(at, values, strict=False)]
-        for name, values in found.items()
-    }
+    series = {}
+    for name, values in found.items():
+        first = -(len(values) // 2) if key in _SIGNED else 0
+        at: Sequence[float] = range(first, first + len(values))
+        x, at = next(((label, known) for label, known in xs if len(known) == len(values)), (x, at))
+        sizes = [abs(value) for value in values] if key in _SIZES else values
+        series[name] = [*zip(at, sizes, strict=True)]
     return charts.lines(series, x=x, y=y, log_y=key in _SIZES)
 
 

@@ -203,6 +203,12 @@ def test_frequencies_below_0_are_on_their_logarithmic_axis() -> None:
     assert chart["data"][0]["y"] == [1, 0.5] * 4
 
 
+def test_lists_of_several_lengths_are_drawn_whole() -> None:
+    """As the frequencies of models of different widths."""
+    ((_, chart),) = maps({"frequencies": {"narrow": [0.5] * 8, "wide": [0.5] * 12}})
+    assert [len(trace["y"]) for trace in chart["data"]] == [8, 12]
+
+
 def test_vectors_of_a_length_are_positions_by_features() -> None:
     square = [[float(i * j) for j in range(9)] for i in range(9)]
     ((_, chart),) = maps({"encodings": {"rspe": {"vectors": {"20": square}}}})
