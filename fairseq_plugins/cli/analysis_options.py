@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.option_types import parse_seed
+from fairseq_plugins.common.option_types import number, parse_seed
 from fairseq_plugins.common.provenance import portable
 from fairseq_plugins.common.root import from_root
 from fairseq_plugins.data.options import check_file, check_folder
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 OF_ANY = "checkpoint of any model of this package"
 WITH_DICTIONARIES = "data folder with the dictionaries"
+SPLIT, LENGTH = "test", 32
 
 
 def add_checkpoint(command: argparse.ArgumentParser, text: str = OF_ANY, data: str = "") -> None:
@@ -31,6 +32,14 @@ def add_seed_and_device(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
     text = "run on the CPU, even where there is a GPU"
     command.add_argument("--cpu", action="store_true", help=text)
+
+
+def add_samples(command: argparse.ArgumentParser) -> None:
+    """Add --split and --length, of the samples of a text."""
+    add = command.add_argument
+    add("--split", default=SPLIT, help=f"train, valid or test (default: {SPLIT})")
+    text = f"tokens of a sample, or of a translation's sentences at most (default: {LENGTH})"
+    add("--length", type=number("--length", 2), default=LENGTH, metavar="N", help=text)
 
 
 def check_checkpoint(args: argparse.Namespace) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from fairseq_plugins.cli.analysis_options import (
     add_checkpoint,
+    add_samples,
     add_seed_and_device,
     check_checkpoint,
     describe_training,
@@ -18,7 +19,7 @@ from fairseq_plugins.common.option_types import new_file, number, numbers
 
 OUTPUT = Path("pictures/attention")
 SITES = ("encoder", "decoder", "cross")
-SPLIT, LENGTH, SAMPLES = "test", 32, 100
+SAMPLES = 100
 
 
 def register(commands: Any) -> None:
@@ -34,9 +35,7 @@ def register(commands: Any) -> None:
     add_checkpoint(command, data="data folder")
     text = "of a translation model: encoder, decoder or cross, the decoder's attention to the "
     add("--site", choices=SITES, default="", help=f"{text}source (default: encoder)")
-    add("--split", default=SPLIT, help=f"train, valid or test (default: {SPLIT})")
-    text = f"tokens of a sample, or of a translation's sentences at most (default: {LENGTH})"
-    add("--length", type=number("--length", 2), default=LENGTH, metavar="N", help=text)
+    add_samples(command)
     text = "number of the sample that is drawn, from 1 (default: 1)"
     add("--sample", type=number("--sample", 1), default=1, metavar="N", help=text)
     text = f"samples for the table, from that one on (default: {SAMPLES})"

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.cli.analysis_options import (
+    OF_ANY,
+    add_samples,
     add_seed_and_device,
     describe_training,
     labelled,
@@ -16,7 +18,7 @@ from fairseq_plugins.common.option_types import new_file, number
 from fairseq_plugins.data.options import check_file, check_folder
 
 OUTPUT = Path("pictures/similarity")
-SPLIT, LENGTH, TOKENS = "test", 32, 8192
+TOKENS = 8192
 
 
 def register(commands: Any) -> None:
@@ -29,12 +31,10 @@ def register(commands: Any) -> None:
         "as JSON, and a page. Of a translation model, the encoder's layers.",
     )
     add = command.add_argument
-    text = "a checkpoint of any model of this package; repeatable"
+    text = f"{OF_ANY}; repeatable"
     add("--checkpoint", action="append", required=True, metavar="[LABEL=]PATH", help=text)
     add("--data", type=Path, required=True, metavar="DIR", help="data folder of all checkpoints")
-    add("--split", default=SPLIT, help=f"train, valid or test (default: {SPLIT})")
-    text = f"tokens of a sample (default: {LENGTH})"
-    add("--length", type=number("--length", 2), default=LENGTH, metavar="N", help=text)
+    add_samples(command)
     text = f"tokens from the beginning of the split (default: {TOKENS})"
     add("--tokens", type=number("--tokens", 2), default=TOKENS, metavar="N", help=text)
     text = f"path of the output files, without suffix (default: {OUTPUT})"
