@@ -36,7 +36,7 @@ class Call(NamedTuple):
 
     @property
     def hides_later(self) -> bool:
-        """Whether later keys have to be hidden: not from one query, the last."""
+        """Return whether a causal mask is needed; a single query, the last, sees all keys."""
         # A branch, since a comparison would be symbolic in a compiled graph.
         if self.q.size(2) == 1:
             return False
@@ -44,7 +44,7 @@ class Call(NamedTuple):
 
     @property
     def is_masked(self) -> bool:
-        """Whether a mask besides the causal one hides keys."""
+        """Return whether a mask besides the causal one hides keys."""
         return self.attn_mask is not None or "key_padding_mask" in self.state
 
     def block(self, begin: int, end: int) -> "Call":

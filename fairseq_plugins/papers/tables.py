@@ -172,7 +172,7 @@ class Table:
 
     @property
     def is_printed(self) -> bool:
-        """Whether the paper prints numbers."""
+        """Return whether the paper prints numbers for the table."""
         return any(row.paper for row in self.rows)
 
     @property

@@ -98,7 +98,7 @@ class Pair:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the results have the paper's order; None for a tie."""
+        """Return whether the results have the paper's order; None for a tie."""
         return self.gap.effect > 0 if self.gap.is_significant else None
 
 

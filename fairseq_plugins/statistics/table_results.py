@@ -67,7 +67,7 @@ class TableResults:
 
     @property
     def is_own(self) -> bool:
-        """Whether a user made the results, beside those that came with the repository."""
+        """Return whether a user made the results, beside those of the repository."""
         return self.is_rerun or (self.study is not None and not self.is_published)
 
     @property

@@ -76,13 +76,13 @@ class Verdict:
 
     @property
     def is_corrected_tie(self) -> bool:
-        """Whether the claim is decided, but a tie on the table's page."""
+        """Return whether the claim is decided, but a tie on the table's page."""
         decided = self.word in (Word.CONFIRMED, Word.CONTRADICTED)
         return decided and self.corrected is not None and not self.corrected.is_significant
 
     @property
     def has_interval(self) -> bool:
-        """Whether the effect has an interval."""
+        """Return whether the effect has a confidence interval."""
         return self.estimate is not None and self.estimate.low is not None
 
 
