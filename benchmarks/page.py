@@ -1,12 +1,12 @@
 """The page of a device, with measurements and targets, and its figure by length.
 
-Targets are in results/targets.json, one a line; docs/performance.md explains the missed ones.
+Targets are in results/targets.json, one a line, with the reason where a device misses one.
 """
 
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ class Target:
         ratio: its key in the benchmark's result.
         at_least: whether higher is better.
         devices: those for which the target is set.
+        why_missed: by device, what keeps it from being met.
     """
 
     what: str
@@ -49,6 +50,7 @@ class Target:
     bound: float
     at_least: bool
     devices: list[str]
+    why_missed: dict[str, str] = field(default_factory=dict)
 
     @property
     def bound_text(self) -> str:
@@ -94,7 +96,7 @@ def render(device: str, results: Mapping[str, Result], summaries: Mapping[str, s
         for name, summary in summaries.items()
         if name in results
     ]
-    sections.append(Section("Targets of this project", [_targets(device, results)]))
+    sections.append(Section("Targets of this project", [*_targets(device, results)]))
     if results:
         method = f"{'One thread. ' * is_cpu}{_METHOD}"
         sections.append(
@@ -133,9 +135,9 @@ def origin(results: Sequence[Result]) -> str:
     return bullets(lines)
 
 
-def _targets(device: str, results: Mapping[str, Result]) -> str:
-    """Tabulate the device's targets: met, missed or not measured."""
-    lines = []
+def _targets(device: str, results: Mapping[str, Result]) -> Iterator[str]:
+    """Count the device's targets, explain the missed ones, and tabulate all."""
+    lines, missed = [], []
     for target in TARGETS:
         if device not in target.devices:
             continue
@@ -145,12 +147,25 @@ def _targets(device: str, results: Mapping[str, Result]) -> str:
         if value is not None:
             quartiles = spread(found["quartiles"].get(target.ratio))
             ours = [f"{value:.3f}", quartiles, target.verdict(value)]
+        if ours[-1] == "missed":
+            missed.append((target, ours[0]))
         lines.append([target.what, target.bound_text, *ours])
     count = Counter(line[-1] for line in lines)
     counted = ", ".join(f"{count[word]} {word}" for word in ("met", "missed", "not measured"))
     other = "GPU" if device == "cpu" else "CPU"
-    table = markdown_table(["what", "target", "measured", "quartiles", "verdict"], lines, left=1)
-    return f"{counted}. Targets for a {other} are on the page of a {other}.\n\n{table}"
+    yield f"{counted}. Targets for a {other} are on the page of a {other}."
+    yield from explain_missed(device, missed)
+    yield markdown_table(["what", "target", "measured", "quartiles", "verdict"], lines, left=1)
+
+
+def explain_missed(device: str, missed: Sequence[tuple[Target, str]]) -> list[str]:
+    """Say why each target is missed, those with one reason together; nothing if none is."""
+    reasons: defaultdict[str, list[str]] = defaultdict(list)
+    for target, measured in missed:
+        why = target.why_missed.get(device, "not explained yet")
+        reasons[why].append(f"{target.what}: {measured}")
+    lines = [f"{'; '.join(names)}. {why[0].upper()}{why[1:]}." for why, names in reasons.items()]
+    return ["Why targets are missed:", bullets(lines)] if lines else []
 
 
 def _details(device: str, result: Result) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.page import TABLE_9, origin, spread
+from benchmarks.page import TABLE_9, explain_missed, origin, spread
 from benchmarks.record import Result, read_result
 from fairseq_plugins.common.extras import is_installed
 from fairseq_plugins.common.files import write_text, writing
@@ -39,13 +39,16 @@ def write_page(folder: Path) -> None:
 
 def render(scale: str, cells: Cells) -> str:
     """Render the Markdown page."""
-    measured, aimed = [], []
+    measured, aimed, missed = [], [], []
     for row in all_rows(cells):
         label = f"{LABELS[row]} (`{row}`)" if row in LABELS else f"`{row}`"
         columns = [_columns(row, attention, cells) for attention in ATTENTIONS]
         measured.append([label, *(text for found, _ in columns for text in found)])
         if any(targets[0] != DASH for _, targets in columns):
             aimed.append([label, *(text for _, targets in columns for text in targets)])
+        for attention, (_, (_, ours, verdict)) in zip(ATTENTIONS, columns, strict=True):
+            if verdict == "missed":
+                missed.append((TABLE_9[f"{row} {attention}"], ours))
 
     def table(words: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
         header = ["Method"]
@@ -59,7 +62,8 @@ def render(scale: str, cells: Cells) -> str:
         sections.append(Section("Figure", [f"![Speeds against Base]({scale}.png)", about]))
     about = "Targets are what a row's arithmetic allows; they are met or missed by the median."
     page = table(("target", "ours", "verdict"), aimed)
-    sections.append(Section("Targets of this project", [about, page], is_folded=True))
+    reasons = explain_missed(scale, missed)
+    sections.append(Section("Targets of this project", [about, page, *reasons], is_folded=True))
     if cells:
         sections.append(provenance_section(origin([*cells.values()]), site_link("speed.html")))
     caption, notes = describe(cells)

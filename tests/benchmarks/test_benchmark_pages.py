@@ -5,7 +5,9 @@ import itertools
 import pytest
 
 from benchmarks import page, table9_page
+from benchmarks.__main__ import write_page
 from benchmarks.catalog import BENCHMARKS
+from benchmarks.context import ROOT, Context
 from benchmarks.cross_entropy import PARTS
 from benchmarks.limits import Work, join_peaks, rates
 from benchmarks.page import TABLE_9, TARGETS, Target
@@ -231,3 +233,22 @@ def test_curves_by_length():
     result = {"found": found}
     assert page.curves(result, "medians", 1e-3) == {"linear": ((512, 1024), (1000.0, 2000.0))}
     assert page.curves(result, "values", 2**20) == {"linear": ((512,), (2.0,))}
+
+
+PAGES = sorted((ROOT / "benchmarks" / "results").glob("*/?pu.md"))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.parent.name)
+def test_committed_pages_are_up_to_date_and_explain_what_is_missed(path, monkeypatch):
+    monkeypatch.setattr(page, "write", lambda path, *contents: page.render(path.stem, *contents))
+    text = write_page(Context(path.stem, ROOT, machine=path.parent.name))
+    assert text == path.read_text("utf-8")
+    assert ("Why targets are missed" in text) == (" 0 missed" not in text)
+    assert "Not explained yet" not in text
+
+
+def test_the_committed_table_9_is_up_to_date():
+    folder = ROOT / "results" / "table9" / "cpu"
+    text = table9_page.render(folder.name, read_cells(folder))
+    assert text == folder.with_suffix(".md").read_text("utf-8")
+    assert "Why targets are missed" in text and "Not explained yet" not in text
