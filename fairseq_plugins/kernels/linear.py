@@ -17,7 +17,7 @@ from fairseq_plugins.kernels.chunked import LinearState
 from fairseq_plugins.kernels.graph_operator import attend_by_chunks
 from fairseq_plugins.kernels.normalizer import clamp_denominator, norms
 from fairseq_plugins.kernels.precision import wide_type, without_autocast
-from fairseq_plugins.kernels.products import causal_product
+from fairseq_plugins.kernels.products import causal_product, running_sums
 
 
 @without_autocast
@@ -126,9 +126,12 @@ def causal_linear_attention(
     norm_q = q if normalizer_q is None else normalizer_q
     own_decay = log_decay if normalizer_k is None else None
     needs_norms = bool(min_cosine) or return_state
-    denominator, sizes, *last = _denominators(
-        norm_q, norm_k, start, own_decay, chunk_size, needs_norms
-    )
+    is_at_once = backend in ("torch", "native") and not goes_by_chunks(backend, q.device)
+    if own_decay is None and is_at_once:
+        denominators = _summed_denominators(norm_q, norm_k, start, chunk_size, needs_norms)
+    else:
+        denominators = _denominators(norm_q, norm_k, start, own_decay, chunk_size, needs_norms)
+    denominator, sizes, *last = denominators
     if normalize:
         output = _divide(output, denominator, norm_q, sizes, min_cosine, epsilon).to(v.dtype)
     return (output, LinearState(kv, *last)) if return_state else output
@@ -155,6 +158,22 @@ def _denominators(
         key_norms = norms(norm_k, start.kv.dtype)
         sizes, k_norm = causal_product(others, key_norms, ones, k_norm, log_decay, chunk)
     return denominator, sizes, k_sum.squeeze(-1), k_norm.squeeze(-1)
+
+
+def _summed_denominators(
+    norm_q: Tensor, norm_k: Tensor, start: LinearState, chunk: int, needs_norms: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return what ``_denominators`` does without a decay, from sums of keys: fewer launches."""
+    wide = start.kv.dtype
+    keys, before = norm_k.to(wide), start.k_sum
+    if needs_norms:
+        keys = torch.cat((keys, norms(norm_k, wide)), -1)
+        before = torch.cat((before, start.k_norm), -1)
+    sums = running_sums(keys, before, chunk)
+    k_sums = sums[..., : norm_k.size(-1)]
+    sizes = sums[..., -1:] if needs_norms else start.k_norm.unsqueeze(-1)
+    denominator = (norm_q.to(wide) * k_sums).sum(-1, keepdim=True)
+    return denominator, sizes, k_sums[:, :, -1], sizes[:, :, -1]
 
 
 def _empty_state(k: Tensor, v: Tensor, norm_k: Tensor) -> LinearState:

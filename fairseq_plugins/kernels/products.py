@@ -109,30 +109,48 @@ def _all_chunks(
 ) -> tuple[Tensor, Tensor]:
     """Compute ``causal_product`` for all chunks at once, with a constant number of operations."""
     length = q.size(2)
-    count = length // chunk + 1  # Always with padding, so that a graph has no branch.
-
-    def split(x: Tensor) -> Tensor:
-        padded = F.pad(x.to(start.dtype), (0, 0, 0, count * chunk - length))
-        return padded.unflatten(2, (count, chunk))
-
-    qc, kc, vc = split(q), split(k), split(v)
+    qc, kc, vc = (_split(x.to(start.dtype), chunk) for x in (q, k, v))
     inside = qc @ kc.mT
     start = start.unsqueeze(2)
     if log_decay is None:
         inside = inside.tril()
         states = torch.cat((start, kc.mT @ vc), 2).cumsum(2)
     else:
-        decays = split(log_decay.unsqueeze(-1).double()).squeeze(-1)
+        decays = _split(log_decay.unsqueeze(-1).double(), chunk).squeeze(-1)
         factors = _factors(decays, start.dtype)
         inside = inside * factors.between
         qc, kc = qc * factors.since_start, kc * factors.until_end
         # The same recursion with chunks in place of tokens.
-        wholes = F.pad(decays.double().sum(-1), (1, 0))
+        wholes = F.pad(decays.sum(-1), (1, 0))
         between = _factors(wholes, start.dtype).between
         updates = torch.cat((start, kc.mT @ vc), 2)
         states = (between @ updates.flatten(3)).unflatten(3, updates.shape[3:])
     output = inside @ vc + qc @ states[:, :, :-1]
     return output.flatten(2, 3)[:, :, :length], states[:, :, -1]
+
+
+def _split(x: Tensor, chunk: int) -> Tensor:
+    """Split tokens into chunks, the last one padded: (B, H, T, D) -> (B, H, T / C, C, D)."""
+    length = x.size(2)
+    if not torch.compiler.is_compiling() and length % chunk == 0:
+        return x.unflatten(2, (-1, chunk))
+    count = length // chunk + 1  # Always with padding, so that a graph has no branch.
+    return F.pad(x, (0, 0, 0, count * chunk - length)).unflatten(2, (count, chunk))
+
+
+def running_sums(x: Tensor, start: Tensor, chunk: int) -> Tensor:
+    """Add up the tokens before and at each one, from a start: (B, H, T, D) -> (B, H, T, D).
+
+    Sums of chunks are added to those within a chunk: in one long sum rounding errors would grow.
+
+    Args:
+        x: (B, H, T, D), in the dtype of the sums.
+        start: (B, H, D).
+        chunk: C.
+    """
+    inside = _split(x, chunk).cumsum(3)
+    before = torch.cat((start.unsqueeze(2), inside[:, :, :, -1]), 2).cumsum(2)[:, :, :-1]
+    return (inside + before.unsqueeze(3)).flatten(2, 3)[:, :, : x.size(2)]
 
 
 class _DecayedProduct(torch.autograd.Function):
