@@ -15,7 +15,7 @@ from fairseq_plugins.attention import ATTENTIONS
 
 
 def decoding(settings: Settings, context: Context, found: Found) -> Iterator[Case]:
-    """Seconds per token of both attentions; ratios of the long context to the short."""
+    """Seconds per token of both attentions; ratios of contexts, and of attentions at the short."""
     starts, work = {}, {}
     for attention in ATTENTIONS:
         check_decoding(attention, context)
@@ -27,6 +27,7 @@ def decoding(settings: Settings, context: Context, found: Found) -> Iterator[Cas
             work[name] = count_work(one_step())
     short, long = settings["contexts"]
     pairs = [(f"{attention}@{long}", f"{attention}@{short}") for attention in ATTENTIONS]
+    pairs.append((f"linear@{short}", f"vanilla@{short}"))
     ratios = {"/".join(pair): pair for pair in pairs}
     yield Case(starts=starts, ratios=ratios, steps=settings["steps"], work=work)
 

@@ -58,7 +58,7 @@ def as_complex(x: Tensor) -> Tensor:
     if x.stride(-1) != 1 or any(start % 2 for start in starts):
         # Not `contiguous`, which does not copy a tensor with an odd storage offset.
         x = x.clone(memory_format=torch.contiguous_format)
-    return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+    return torch.view_as_complex(x.view(*x.shape[:-1], x.size(-1) // 2, 2))
 
 
 def _widen(cos: Tensor, sin: Tensor, count: int) -> tuple[Tensor, Tensor]:

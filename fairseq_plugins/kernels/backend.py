@@ -35,11 +35,13 @@ def apply_function(function: Any, *inputs: Any) -> Any:
     """Apply an autograd function that has a ``setup_context``.
 
     ``Function.apply`` inspects a signature at each call, for torch.func, which takes longer than
-    the launches; the apply of its base class does not.
+    the launches; the apply of its base class does not. Without gradients neither is needed.
     """
-    if not needs_plain_operations():
-        function = super(torch.autograd.Function, function)
-    return function.apply(*inputs)
+    if needs_plain_operations():
+        return function.apply(*inputs)
+    if not torch.is_grad_enabled():
+        return function.forward(*inputs)
+    return super(torch.autograd.Function, function).apply(*inputs)
 
 
 def takes_all_chunks(device: torch.device) -> bool:

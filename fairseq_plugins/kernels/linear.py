@@ -6,7 +6,9 @@ Shapes: B batch, H heads, T queries, S keys, D' features, M values, C chunk.
 import torch
 from torch import Tensor
 
+from fairseq_plugins.kernels import native
 from fairseq_plugins.kernels.backend import (
+    Backend,
     choose_backend,
     goes_by_chunks,
     is_transformed,
@@ -83,8 +85,16 @@ def causal_linear_attention(
         output = (q @ k.mT).to(v.dtype) @ v  # empty, but connected to the graph of gradients
         output = output.to(v.dtype if normalize else state.kv.dtype)
         return (output, state) if return_state else output
+    dtype = torch.promote_types(q.dtype, v.dtype)
+    if initial_state is not None:
+        dtype = torch.promote_types(dtype, initial_state.kv.dtype)
+    backend = choose_backend(q.device, dtype)
     if q.size(2) == 1 and log_decay is None and not needs_plain_operations():
-        state = _next_state(k, v, norm_k, initial_state or _empty_state(k, v, norm_k))
+        start = initial_state or _empty_state(k, v, norm_k)
+        if normalize and normalizer_k is None and _runs_natively(backend, q, k, v, *start):
+            output, _, _, *sums = native.attend(q, k, v, *start, min_cosine, epsilon)
+            return (output, LinearState(*sums)) if return_state else output
+        state = _next_state(k, v, norm_k, start)
         output = attend_state(
             q,
             state,
@@ -95,7 +105,6 @@ def causal_linear_attention(
         )
         output = output.to(v.dtype) if normalize else output
         return (output, state) if return_state else output
-    backend = choose_backend(q.device, torch.promote_types(q.dtype, v.dtype))
     needs_state = initial_state is not None or return_state
     is_simple = normalize and log_decay is None
     if backend == "triton" and is_simple and not needs_state:
@@ -181,6 +190,16 @@ def _empty_state(k: Tensor, v: Tensor, norm_k: Tensor) -> LinearState:
     wide = wide_type(v)
     tails = ((k.size(-1), v.size(-1)), (norm_k.size(-1),), (1,))
     return LinearState(*(k.new_zeros(*k.shape[:2], *tail, dtype=wide) for tail in tails))
+
+
+def _runs_natively(backend: Backend, *inputs: Tensor) -> bool:
+    """Return whether the compiled library takes a step of q, k, v and a state, without gradients.
+
+    A dozen small operations take two to three times as long.
+    """
+    if backend != "native" or not native.fits(*inputs[:3]):
+        return False
+    return not (torch.is_grad_enabled() and any(x.requires_grad for x in inputs))
 
 
 def _next_state(k: Tensor, v: Tensor, norm_k: Tensor, start: LinearState) -> LinearState:

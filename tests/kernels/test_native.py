@@ -107,6 +107,36 @@ def test_it_is_the_loop_with_states_and_every_denominator(vector, options, monke
     assert_near(*results, 1e-5)
 
 
+@pytest.mark.parametrize("options", [{}, {"min_cosine": 0.3}, {"epsilon": 0.5}], ids=str)
+def test_a_step_without_gradients_is_the_same_and_keeps_the_state_before(options, monkeypatch):
+    torch.manual_seed(6)
+    tensors, state = inputs(1), start_of()
+    kept, results = [x.clone() for x in state], []
+    for backend in ("native", "torch"):
+        monkeypatch.setenv(VARIABLE, backend)
+        with torch.no_grad():
+            output, last = causal_linear_attention(
+                *tensors, initial_state=state, return_state=True, **options
+            )
+        results.append([output, *last])
+    assert_near(*results, 1e-6)
+    assert not torch.equal(results[0][0], results[1][0])  # one is the library's
+    assert all(map(torch.equal, state, kept))
+
+
+@pytest.mark.parametrize("length", [1, 70])
+def test_a_wider_state_is_not_read_as_float32(length):
+    torch.manual_seed(7)
+    tensors, state = [x.abs() for x in inputs(length)], start_of()
+    wide = LinearState(*(x.double() for x in state))
+    options = {"min_cosine": 0.3, "return_state": True}
+    with torch.no_grad():
+        results = [
+            causal_linear_attention(*tensors, initial_state=one, **options) for one in (wide, state)
+        ]
+    assert_near(*([output, *last] for output, last in results), 1e-5)
+
+
 def test_it_is_what_runs(monkeypatch):
     """Rounding differs from the loop's, so equality to the bit would mean that it did not run."""
     torch.manual_seed(1)
