@@ -78,7 +78,7 @@ class Householder(Basis):
         assert v is not None
         # Float32, and no epsilon in the norm: a reflection is orthogonal only for a unit vector.
         v = v.to(at_least_float32(x))
-        return reflect(x.to(v.dtype), v / v.norm()).to(x.dtype)
+        return reflect(x.to(v.dtype), v / torch.linalg.vector_norm(v)).to(x.dtype)
 
     def undo(self, x: Tensor, v: Tensor | None) -> Tensor:
         """Return P x: a reflection is its own inverse."""
