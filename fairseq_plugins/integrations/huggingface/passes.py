@@ -128,7 +128,8 @@ class ForwardPass:
         length, positions = x.size(1), self.positions.expand(x.size(0), -1)
         padding = self.padding_mask
         now = {"x": x, "positions": positions}
-        if tokens is not None:
+        # Without the tokens of a cached prompt, as with `inputs_embeds`, these alone are of no use.
+        if tokens is not None and (kept.state is None or "tokens" in kept.state):
             now["tokens"] = tokens
         now["padding"] = torch.zeros_like(positions, dtype=torch.bool)
         if padding is not None:
@@ -254,7 +255,7 @@ def resolve_positions(
     end = seen + length
     counted = make_positions(padding, end, device=device)[:, seen:]
     now = None if padding is None else padding[:, seen:]
-    if given is None or torch.compiler.is_compiling():
+    if given is None:
         return with_end(counted, end), None
     # RoBERTa's positions start at 2, but transformers' generation and its collator of packed rows
     # count from 0 there, too. Plain counting is recognised with either origin.

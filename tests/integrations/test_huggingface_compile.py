@@ -1,0 +1,31 @@
+"""torch.compile of a swapped model: given positions and packed documents count as without it."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hub_models import logits, make, padded, swap, words
+
+
+@pytest.fixture(autouse=True)
+def _nothing_compiled() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize(("name", "attention"), [("learned", "vanilla"), ("rope", "linear")])
+def test_a_compiled_model_has_the_same_positions(name: str, attention: str) -> None:
+    model, tokens = swap(make("llama"), name, attention), words(1)
+    compiled = torch.compile(model, backend="eager")
+    spread = torch.arange(9).unsqueeze(0) * 2
+    documents = torch.cat([torch.arange(4), torch.arange(5)]).unsqueeze(0)
+    plain = logits(model, input_ids=tokens)
+    for positions in (spread, documents):
+        given = {"input_ids": tokens, "position_ids": positions, "use_cache": False}
+        expected = logits(model, **given)
+        assert not torch.allclose(expected, plain)
+        torch.testing.assert_close(logits(compiled, **given), expected)
+    given = padded(tokens, 3, "left")
+    counts = given["attention_mask"].bool()
+    torch.testing.assert_close(logits(compiled, **given)[counts], logits(model, **given)[counts])
