@@ -3,6 +3,8 @@
 import copy
 import json
 import pickle
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -13,6 +15,8 @@ from transformers import (
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
+    AutoModelForNextSentencePrediction,
+    AutoModelForPreTraining,
     AutoModelForSequenceClassification,
     LlamaForSequenceClassification,
     StaticCache,
@@ -104,6 +108,15 @@ def test_a_folder_of_each_family(family: str, attention: str, tmp_path) -> None:
     assert said["position_encoding"]["name"] == "lrpe_type2"
 
 
+@pytest.mark.parametrize("auto", [AutoModelForPreTraining, AutoModelForNextSentencePrediction])
+def test_a_folder_of_a_bert_with_its_heads_of_pretraining(auto, tmp_path) -> None:
+    model = swap(auto.from_config(make("bert").config).eval(), "lrpe_type2")
+    model.save_pretrained(tmp_path)
+    again = auto.from_pretrained(tmp_path)
+    with torch.no_grad():
+        assert torch.equal(again(words())[0], model(words())[0])
+
+
 def test_another_head_and_the_base_alone_find_the_encoding(tmp_path) -> None:
     model = swap(make("llama"), "lrpe_type3")
     model.save_pretrained(tmp_path)
@@ -142,6 +155,25 @@ def test_copies_and_pickles_are_models_of_their_own() -> None:
         assert torch.equal(logits(twin, **given), expected)
         mine = {id(p) for p in model.parameters()}
         assert not mine & {id(p) for p in twin.parameters()}
+
+
+_IN_ANOTHER_PROCESS = """
+import pickle, sys, torch
+model = pickle.load(open(sys.argv[1], "rb"))
+output = model(torch.arange(5).unsqueeze(0), output_hidden_states=True, output_attentions=True)
+print(len(output.hidden_states), len(output.attentions))
+"""
+
+
+@pytest.mark.parametrize("part", ["head", "base"])
+def test_a_pickle_in_another_process_returns_hidden_states(part: str, tmp_path) -> None:
+    model = make("bert")
+    model = swap(model if part == "head" else model.base_model, "rope")
+    path = tmp_path / "model.pickle"
+    path.write_bytes(pickle.dumps(model))
+    command = [sys.executable, "-c", _IN_ANOTHER_PROCESS, str(path)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert told.split()[-2:] == ["3", "2"]
 
 
 def change(folder, **settings: object) -> None:

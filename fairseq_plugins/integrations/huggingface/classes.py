@@ -31,6 +31,8 @@ _AUTO_CLASSES = {
     "AutoModel": "MODEL_MAPPING",
     "AutoModelForCausalLM": "MODEL_FOR_CAUSAL_LM_MAPPING",
     "AutoModelForMaskedLM": "MODEL_FOR_MASKED_LM_MAPPING",
+    "AutoModelForPreTraining": "MODEL_FOR_PRETRAINING_MAPPING",
+    "AutoModelForNextSentencePrediction": "MODEL_FOR_NEXT_SENTENCE_PREDICTION_MAPPING",
     "AutoModelForSequenceClassification": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING",
     "AutoModelForTokenClassification": "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING",
     "AutoModelForQuestionAnswering": "MODEL_FOR_QUESTION_ANSWERING_MAPPING",
@@ -63,6 +65,12 @@ class PositionalModel(PreTrainedModel):
             )
         rebuild_modules(model, EncodingSettings.of(model.config))
         return (model, info) if wants_info else model
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for module in self.modules():
+            if isinstance(module, PreTrainedModel):
+                _register_outputs(module)
 
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
         tied: dict[str, str] = super().get_expanded_tied_weights_keys(all_submodels)
@@ -115,9 +123,16 @@ def become_positional(model: PreTrainedModel, settings: EncodingSettings) -> Non
         _separate_config(model)
         model.config.__class__ = config_class(theirs.config_class)
         model.__class__ = model_class(theirs)
-        # By its class transformers finds what a base model can return, as `output_hidden_states`.
-        _CAN_RECORD_REGISTRY[model] = model._can_record_outputs
+        _register_outputs(model)
     install(model, modules.to(model.dtype), settings)
+
+
+def _register_outputs(model: PreTrainedModel) -> None:
+    """Register optional outputs, as hidden states, for a model's class.
+
+    transformers does so in constructors, which a replaced class and a pickled model do not call.
+    """
+    _CAN_RECORD_REGISTRY[model] = model._can_record_outputs
 
 
 def _separate_config(model: PreTrainedModel) -> None:
