@@ -340,6 +340,37 @@ def check_packed(model, first: int) -> None:
     torch.testing.assert_close(packed, torch.cat(alone, 1), **TOLERANCE)
 
 
+def test_nothing_can_follow_packed_documents() -> None:
+    """Keys of the last document alone would have to be cached."""
+    model, tokens = swap(make("llama"), "rope"), words(1)
+    documents = torch.cat([torch.arange(4), torch.arange(5)]).unsqueeze(0)
+    assert model(input_ids=tokens, position_ids=documents).past_key_values is None
+
+
+def test_bounds_of_documents_need_positions() -> None:
+    """transformers' collator gives both, of which another attention reads the bounds."""
+    model = swap(make("llama"), "rope")
+    rows = [{"input_ids": part[0].tolist()} for part in words(1, 11).split((4, 7), dim=1)]
+    options = {"return_flash_attn_kwargs": True, "return_tensors": "pt"}
+    given = DataCollatorWithFlattening(**options)(rows)
+    del given["labels"]
+    with torch.no_grad():
+        packed = model(**given).logits
+    plain = {name: given[name] for name in ("input_ids", "position_ids")}
+    torch.testing.assert_close(packed, logits(model, **plain))
+    del given["position_ids"]
+    with pytest.raises(ValueError, match="`position_ids` must be given beside `cu_seq_lens_q`"):
+        model(**given)
+
+
+@pytest.mark.parametrize("name", ["cnn", "learned"])
+def test_generation_from_embeddings_is_that_from_their_tokens(name: str) -> None:
+    model, tokens = swap(make("llama"), name), words()
+    embeddings = {"inputs_embeds": model.get_input_embeddings()(tokens)}
+    expected = generate(model, {"input_ids": tokens})[:, tokens.size(1) :]
+    assert torch.equal(generate(model, embeddings), expected)
+
+
 @pytest.mark.parametrize("name", ["alibi", "base"])
 def test_documents_for_roberta_count_from_0_or_from_where_it_does(name: str) -> None:
     model = swap(make("roberta"), name)

@@ -53,6 +53,8 @@ def before_model(
     positions, documents = resolve_positions(
         given.get("position_ids"), padding, seen, length, source.device, first=first
     )
+    if documents is not None:  # nothing can follow a packed row
+        cache, given[cache_name], given["use_cache"] = None, None, False
     recomputes = base.training and _checkpoints(base)
     at = ForwardPass(
         attentions=modules.attentions,
@@ -119,6 +121,11 @@ def _check_arguments(given: dict[str, Any], modules: Any, cache_name: str) -> No
         )
     if given.get("encoder_hidden_states") is not None:
         raise ValueError("`encoder_hidden_states` must be left out: there is no cross-attention.")
+    if given.get("cu_seq_lens_q") is not None and given.get("position_ids") is None:
+        raise ValueError(
+            "`position_ids` must be given beside `cu_seq_lens_q`, since packed documents are "
+            "recognised by positions that start again, but are not."
+        )
     if not given.get("output_attentions"):
         return
     if given[cache_name] is not None:
