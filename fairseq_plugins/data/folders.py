@@ -135,9 +135,12 @@ def staging_folder(output: Path, resume: Mapping[str, Any] | None = None) -> Ite
     It starts empty and is removed at the end. With `resume`, which identifies the work, an
     interrupted build of the same work is continued. It is then kept on interruption, and removed on
     success or if the input is rejected.
+
+    A symbolic link is followed, so that the data is where it points.
     """
-    work = output.parent / f".{output.name}.building"
-    with exclusive_lock(output.parent / f".{output.name}.lock", str(output), wait=report):
+    real = output.resolve()
+    work = real.parent / f".{real.name}.building"
+    with exclusive_lock(real.parent / f".{real.name}.lock", str(output), wait=report):
         if resume is None or read_object(work / "building.json") != resume:
             shutil.rmtree(work, ignore_errors=True)  # left by a killed process
             work.mkdir()
@@ -147,8 +150,10 @@ def staging_folder(output: Path, resume: Mapping[str, Any] | None = None) -> Ite
             yield work
         except (DataError, OptionError):
             raise
-        except BaseException:
+        except BaseException as error:
             keep = resume is not None
+            if isinstance(error, OSError) and error.errno and error.filename is None:  # a full disk
+                raise OSError(error.errno, error.strerror, str(output)) from error
             raise
         finally:
             if not keep:
@@ -156,7 +161,8 @@ def staging_folder(output: Path, resume: Mapping[str, Any] | None = None) -> Ite
 
 
 def replace_folder(built: Path, output: Path) -> None:
-    """Move a complete folder to its target, replacing an older one."""
+    """Move a complete folder to its target, or where this points as a link; replace an older one."""
+    output = output.resolve()
     old = built.parent / "replaced"
     if output.exists():
         output.rename(old)

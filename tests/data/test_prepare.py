@@ -4,6 +4,7 @@ The published corpora are too large for tests, so a tiny one stands in for them:
 with other facts.
 """
 
+import errno
 import hashlib
 import json
 import lzma
@@ -210,6 +211,25 @@ def test_what_a_killed_build_left_is_cleared(raw, corpus, tmp_path, binarised):
     (output.parent / ".tiny.building" / "raw").mkdir(parents=True)
     prepare.prepare_published(corpus, output, source=raw)
     assert left_in(output.parent) == ["tiny"]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_link_is_followed_and_stays(is_there, tmp_path, binarised):
+    target, link = tmp_path / "disk" / "data", tmp_path / "link"
+    (target if is_there else target.parent).mkdir(parents=True)
+    link.symlink_to(target, target_is_directory=True)
+    for seed in (1, 2):
+        prepare.prepare_toy(link, seed=seed, sentences=FEW, force=True)
+        assert link.is_symlink() and (target / "data.json").is_file()
+        assert left_in(target.parent) == ["data"]
+
+
+def test_a_full_disk_is_named(tmp_path):
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as of writing to an open file
+    with pytest.raises(OSError, match="toy'$"), folders.staging_folder(tmp_path / "toy"):
+        raise full
+    with pytest.raises(ConnectionError, match="^ended$"), folders.staging_folder(tmp_path / "toy"):
+        raise ConnectionError("ended")
 
 
 def test_a_folder_made_by_others_is_refused(raw, corpus, tmp_path, binarised):
