@@ -161,7 +161,7 @@ def staging_folder(output: Path, resume: Mapping[str, Any] | None = None) -> Ite
 
 
 def replace_folder(built: Path, output: Path) -> None:
-    """Move a complete folder to its target, or where this points as a link; replace an older one."""
+    """Move a complete folder to its target, or to where that links, replacing an older one."""
     output = output.resolve()
     old = built.parent / "replaced"
     if output.exists():

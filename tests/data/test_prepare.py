@@ -226,9 +226,9 @@ def test_a_link_is_followed_and_stays(is_there, tmp_path, binarised):
 
 def test_a_full_disk_is_named(tmp_path):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as of writing to an open file
-    with pytest.raises(OSError, match="toy'$"), folders.staging_folder(tmp_path / "toy"):
+    with pytest.raises(OSError, match=r"toy'$"), folders.staging_folder(tmp_path / "toy"):
         raise full
-    with pytest.raises(ConnectionError, match="^ended$"), folders.staging_folder(tmp_path / "toy"):
+    with pytest.raises(ConnectionError, match=r"^ended$"), folders.staging_folder(tmp_path / "toy"):
         raise ConnectionError("ended")
 
 
