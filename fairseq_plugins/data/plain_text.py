@@ -15,7 +15,11 @@ from fairseq_plugins.data.options import check_folder
 
 SUFFIXES = (".txt", ".txt.xz", ".txt.gz")
 # Words in file names that denote a split.
-_SPLIT_WORDS = {"train": {"train"}, "valid": {"valid", "dev"}, "test": {"test"}}
+_SPLIT_WORDS = {
+    "train": {"train"},
+    "valid": {"valid", "val", "validation", "dev"},
+    "test": {"test"},
+}
 
 Numbering = Callable[[Iterable[bytes]], Iterator[tuple[int, bytes]]]  # document number, line
 
@@ -139,8 +143,10 @@ def _first_lines(documents: Iterable[tuple[int, bytes]], count: int) -> Iterator
 
 def find_files(
     folder: Path, chosen: Mapping[str, Sequence[str]]
-) -> tuple[dict[str, list[Path]], list[Path]]:
-    """Find the files of every split, and the unused files and folders of text in the folder.
+) -> tuple[dict[str, list[Path]], list[str]]:
+    """Find the files of every split, and the names of the folder's other files and folders of text.
+
+    Hidden files are left out.
 
     Args:
         folder: folder with text files.
@@ -161,33 +167,30 @@ def find_files(
     twice = sorted({path.name for path in named if named.count(path) > 1})
     if twice:
         raise OptionError(f"{', '.join(twice)} is given twice; every file is of one split")
-    rest = [
-        path
-        for path in sorted(folder.iterdir())
-        if path.name.endswith(SUFFIXES) and path.is_file() and path not in named
-    ]
+    entries = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+    others = [path for path in entries if path.is_file() and path not in named]
+    rest = [path for path in others if path.name.endswith(SUFFIXES)]
     split_of = {path: _split_of(path.name) for path in rest}
     if not named and not any(split_of.values()):
         split_of = dict.fromkeys(rest, "train")
     for split in SPLITS:
         if not files[split]:
             files[split] = [path for path in rest if split_of[path] == split]
-    folders = [path for path in sorted(folder.iterdir()) if _has_other_text(path, named)]
+    used = {path for paths in files.values() for path in paths}
+    unused = [path.name for path in others if path not in used]
+    unused += [f"{path.name}/" for path in entries if _has_other_text(path, named)]
     if not files["train"]:
         raise DataError(
             f"{folder} has no text to train on: no file *.txt, *.txt.xz or *.txt.gz is named for "
             "train; choose one with --train NAME"
-            + (f"; not read: {', '.join(f'{one.name}/' for one in folders)}" if folders else "")
+            + (f"; not read: {', '.join(unused)}" if unused else "")
         )
-    used = {path for paths in files.values() for path in paths}
-    return files, [path for path in [*rest, *folders] if path not in used]
+    return files, unused
 
 
-def _has_other_text(path: Path, named: Sequence[Path]) -> bool:
-    """Return whether a path is a folder, not a hidden one, with text that is not named."""
-    return not path.name.startswith(".") and any(
-        one.name.endswith(SUFFIXES) and one not in named for one in path.rglob("*")
-    )
+def _has_other_text(folder: Path, named: Sequence[Path]) -> bool:
+    """Return whether a folder has text that is not named; False for a file."""
+    return any(one.name.endswith(SUFFIXES) and one not in named for one in folder.rglob("*"))
 
 
 def _split_of(name: str) -> str | None:

@@ -51,12 +51,11 @@ def prepare_text(
     if not 0 < held_out < 50:
         raise OptionError(f"--held-out must be between 0 and 50 per cent, but is {held_out}")
     options.check_at_least(1, evaluation_lines=evaluation_lines)
-    files, others = find_files(source, chosen)
+    files, unused = find_files(source, chosen)
     for split in SPLITS:
         names = ", ".join(path.name for path in files[split])
         report(f"{split}: {names or f'documents of train ({held_out:g}%)'}")
-    if others:
-        unused = [f"{path.name}/" if path.is_dir() else path.name for path in others]
+    if unused:
         report(f"not used: {', '.join(unused)}")
     about = {
         "corpus": source.resolve().name,

@@ -36,7 +36,7 @@ def taken(
 def test_names_say_the_split(tmp_path: Path) -> None:
     write(tmp_path, novels_train="a", dev="b", SOURCE="c", contest="d")
     assert found(tmp_path) == {"train": ["novels.train.txt"], "valid": ["dev.txt"], "test": []}
-    assert find_files(tmp_path, {})[1] == [tmp_path / "SOURCE.txt", tmp_path / "contest.txt"]
+    assert find_files(tmp_path, {})[1] == ["SOURCE.txt", "contest.txt"]
 
 
 def test_folders_of_text_are_told_and_not_read(tmp_path: Path) -> None:
@@ -48,9 +48,28 @@ def test_folders_of_text_are_told_and_not_read(tmp_path: Path) -> None:
     write(tmp_path, one="a")
     (tmp_path / ".hidden").mkdir()
     write(tmp_path / ".hidden", train="c")
-    assert find_files(tmp_path, {})[1] == [tmp_path / "more"]
+    assert find_files(tmp_path, {})[1] == ["more/"]
     chosen = {"train": ["one.txt"], "valid": ["more/deep/train.txt"]}
     assert find_files(tmp_path, chosen)[1] == []
+
+
+@pytest.mark.parametrize("name", ["val", "validation", "my-validation-2"])
+def test_other_names_of_the_validation_set(tmp_path: Path, name: str) -> None:
+    write(tmp_path, **{"train": "a", name: "b"})
+    assert found(tmp_path)["valid"] == [f"{name}.txt"]
+
+
+def test_files_of_other_formats_are_told_and_not_read(tmp_path: Path) -> None:
+    for name in ("more.TXT", "more.txt.zst", "more.jsonl", "._hidden.txt"):
+        (tmp_path / name).write_bytes(b"\xff")
+    unread = ["more.TXT", "more.jsonl", "more.txt.zst"]
+    with pytest.raises(DataError, match=f"; not read: {', '.join(unread)}$"):
+        find_files(tmp_path, {})
+    write(tmp_path, one="a")
+    assert find_files(tmp_path, {}) == (
+        {"train": [tmp_path / "one.txt"], "valid": [], "test": []},
+        unread,
+    )
 
 
 def test_without_such_names_all_is_train(tmp_path: Path) -> None:
