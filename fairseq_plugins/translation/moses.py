@@ -25,7 +25,10 @@ def check_language(option: str, code: str) -> None:
     """Raise OptionError for a code without rules (sacremoses would use English ones)."""
     if code not in languages():
         known = ", ".join(sorted(languages()))
-        raise OptionError(f"{option} must be one of {known}, but is {code!r}")
+        raise OptionError(
+            f"{option} must be one of {known}, but is {code!r}; {' and '.join(PRIVATE_USE)}, with "
+            "English rules, are for files of other languages"
+        )
 
 
 def printable(text: str) -> str:
