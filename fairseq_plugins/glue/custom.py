@@ -99,9 +99,10 @@ def _labels_of(path: Path, labels: Sequence[str], kind: Kind | None) -> Labels:
     numbers = [_number(label) for label in labels]
     are_numbers = None not in numbers
     if kind is None:
+        # A missing number, written nan, makes no classes of the others.
         kind = "number" if are_numbers and any("." in label for label in labels) else "classes"
     if kind == "number":
-        known = [number for number in numbers if number is not None] or [0.0]
+        known = [one for one in numbers if one is not None and math.isfinite(one)] or [0.0]
         return _Numbers(
             lowest=min(known), highest=max(known) if len({*known}) > 1 else known[0] + 1
         )
@@ -123,16 +124,16 @@ class _Numbers(Labels):
 
     def problem(self, label: str) -> str | None:
         """Describe the error in a label; None if it is valid."""
-        return "must be a number" if _number(label) is None else None
+        number = _number(label)
+        return "must be a number" if number is None or not math.isfinite(number) else None
 
 
 def _number(text: str) -> float | None:
-    """Return a finite number; None for anything else."""
+    """Return the number in a text, also nan and inf; None for anything else."""
     try:
-        found = float(text)
+        return float(text)
     except ValueError:
         return None
-    return found if math.isfinite(found) else None
 
 
 def held_out_size(examples: int) -> int:

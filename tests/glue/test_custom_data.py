@@ -58,6 +58,7 @@ def test_empty_lines_at_the_end_are_no_examples(tmp_path, end):
         (GOOD + "perhaps\ta cat\n", "line 8: the class 'perhaps' must have at least 2"),
         (GOOD.encode() + b"yes\t\xff\n", "line 8: is not UTF-8"),
         ("label\tsentence\n1\ta\n2\tb\n", "only one; --labels number if labels are amounts"),
+        ("label\tsentence\n1.5\ta\nnan\tb\nnan\tc\n", "line 3: the label must be a number, but is"),
         ("label\tsentence\n", "holds no examples"),
         ("label\tsentence\nx\ta\nx\tb\n", "two classes or more"),
     ],
