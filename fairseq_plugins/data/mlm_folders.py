@@ -17,7 +17,7 @@ from fairseq_plugins.data.folders import SPLITS, Folder, build_folders, report
 from fairseq_plugins.data.gpt2_bpe import FILES, learn_gpt2_bpe
 from fairseq_plugins.data.measure import MeasuredText, copy_and_measure, seen_lines
 from fairseq_plugins.data.options import check_at_least
-from fairseq_plugins.data.tokenizers import load_tokenizer
+from fairseq_plugins.data.tokenizers import UNKNOWN, load_tokenizer, report_unknown
 from fairseq_plugins.data.workers import LineFunction, parallel_map
 
 PREPARATION_VERSION = 1  # increase when the same request gives other files
@@ -123,4 +123,5 @@ def _encode(work: Path, raw: Mapping[str, MeasuredText], workers: int) -> dict[s
                 )
                 written = (line.encode() + b"\n" for line in shown)
                 encoded[split] = copy_and_measure(written, work / "pieces" / f"{split}.bpe")
+            report_unknown(split, encoded[split].word_counts[UNKNOWN], encoded[split].words)
     return encoded

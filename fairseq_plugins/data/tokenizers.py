@@ -7,10 +7,13 @@ Both have the source `folder`, the names of the `files` that `copy` writes, the 
 
 from pathlib import Path
 
+from fairseq_plugins.data.folders import report
 from fairseq_plugins.data.gpt2_bpe import ENCODER_FILE, Gpt2Tokenizer
 from fairseq_plugins.data.wordpiece import TOKENIZER_FILE, VOCABULARY_FILE, WordPieceTokenizer
 
 Tokenizer = Gpt2Tokenizer | WordPieceTokenizer
+UNKNOWN = "<unk>"
+_TOLERATED = 0.01  # share of unknown tokens that is not worth a message
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
@@ -27,3 +30,10 @@ def is_wordpiece(folder: Path) -> bool:
     """Return whether a folder holds BERT's tokenizer; a RoBERTa's may have a tokenizer.json too."""
     has_file = any((folder / name).is_file() for name in (TOKENIZER_FILE, VOCABULARY_FILE))
     return has_file and not (folder / ENCODER_FILE).is_file()
+
+
+def report_unknown(split: str, unknown: int, tokens: int) -> None:
+    """Print the share of a split's tokens that are <unk>, if it is above 1 %."""
+    if unknown > _TOLERATED * tokens:
+        share = f"{unknown / tokens:.0%} of the tokens are <unk>"
+        report(f"{split}: {share}, words that the tokenizer cannot spell")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fairseq_plugins.common.progress import track
 from fairseq_plugins.data.folders import report
-from fairseq_plugins.data.tokenizers import Tokenizer
+from fairseq_plugins.data.tokenizers import UNKNOWN, Tokenizer, report_unknown
 from fairseq_plugins.glue.read import SplitText
 from fairseq_plugins.glue.tasks import GlueTask
 
@@ -43,7 +43,7 @@ def write_subwords(
     targets: a file for each of an example's sentences. room: most tokens of an example; None for
     any number.
     """
-    cut = 0
+    cut = unknown = total = 0
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("w", encoding="utf-8")) for path in targets]
         for example in track(split.examples, f"encoding {name}", unit="examples", lasting=False):
@@ -53,6 +53,9 @@ def write_subwords(
             cut += kept != lengths
             for file, one, count in zip(files, tokens, kept, strict=True):
                 file.write(" ".join(one[:count]) + "\n")
+                unknown += one.count(UNKNOWN)
+                total += len(one)
+    report_unknown(name, unknown, total)
     if cut:
         report(f"{name}: {cut} of {len(split.examples)} examples cut to {room} tokens")
 

@@ -17,7 +17,7 @@ from fairseq_plugins.common.progress import track
 from fairseq_plugins.data.download import download
 from fairseq_plugins.data.folders import Folder, build_folders, report
 from fairseq_plugins.data.options import check_folder
-from fairseq_plugins.data.tokenizers import Tokenizer, load_tokenizer
+from fairseq_plugins.data.tokenizers import Tokenizer, load_tokenizer, report_unknown
 from fairseq_plugins.squad import generated
 from fairseq_plugins.squad.baselines import score_baselines
 from fairseq_plugins.squad.examples import SquadFile, read_bytes, read_squad
@@ -186,15 +186,19 @@ def _make_split(
     specials = SpecialTokens(bos, eos, tokenizer.separators)
     windows: list[tuple[int, ...]] = []
     texts, numbers, tokens = [], itertools.count(), 0
+    unknown = total = 0  # of the texts' tokens
     for paragraph in track(squad.paragraphs, f"encoding {split}", unit="texts", lasting=False):
         text = tokenizer.encode_with_offsets(paragraph.context)
         texts.append(np.array([text.starts, text.ends], np.int32))
+        unknown += text.ids.count(tokenizer.dictionary.unk())
+        total += len(text)
         for question, number in zip(paragraph.questions, numbers, strict=False):
             question_ids = tokenizer.encode_with_offsets(question.text.strip()).ids
             for w in make_windows(question, question_ids, text, specials, sizes):
                 windows.append((number, w.first, w.count, w.context_at, w.start, w.end))
                 builder.add_item(torch.tensor(w.tokens))
                 tokens += len(w.tokens)
+    report_unknown(split, unknown, total)
     builder.finalize(str(folder / f"{split}.idx"))
     features = Features.build(windows, texts)
     features.save(features_path(folder, split))

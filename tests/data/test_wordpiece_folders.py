@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -69,6 +70,38 @@ def test_lines_of_masked_text_stay_lines(masked: Path, folder: Path) -> None:
     about = json.loads((masked / "data.json").read_text())
     assert about["request"]["pieces"] == tokenizer.sums()
     assert load_tokenizer(masked / "bpe").sums() == tokenizer.sums()
+
+
+@pytest.mark.parametrize("text", ["the cat 日本 sat", "the cat sat"])
+def test_unknown_words_are_told(text: str, folder: Path, tmp_path: Path, capsys: Any) -> None:
+    words = ["--from", str(tmp_path), "--tokenizer", str(folder), "--output"]
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.txt").write_text(f"{text}\n")
+    with preprocess_here():
+        assert prepare_mlm.main(["text", *words, str(tmp_path / "mlm")]) == 0
+    masked = capsys.readouterr().out
+    (tmp_path / "WNLI").mkdir()
+    for name in ("train", "dev"):
+        rows = "".join(f"{text}\t{text}\t{i % 2}\n" for i in range(4))
+        (tmp_path / "WNLI" / f"{name}.tsv").write_text(f"sentence1\tsentence2\tlabel\n{rows}")
+    assert prepare_glue.main([*words, str(tmp_path / "glue"), "--tasks", "WNLI"]) == 0
+    pairs = capsys.readouterr().out
+    answer = {"text": "the", "answer_start": 0}
+    questions = [{"id": "1", "question": "what", "answers": [answer]}]
+    paragraphs = [{"context": text, "qas": questions}]
+    for name in ("train", "dev"):
+        content = json.dumps({"data": [{"paragraphs": paragraphs}]})
+        (tmp_path / f"{name}-v1.1.json").write_text(content)
+    prepare_squad(tmp_path / "squad", version="1.1", bpe=folder, source=tmp_path)
+    answers = capsys.readouterr().out
+    told = ": 40% of the tokens are <unk>, words that the tokenizer cannot spell\n"
+    for found, names in (
+        (masked, ("train", "valid", "test")),
+        (pairs, ("WNLI train", "WNLI valid")),
+        (answers, ("train", "valid")),
+    ):
+        expected = [f"prepare: {name}{told}" for name in names] if "日" in text else []
+        assert [f"{line}\n" for line in found.splitlines() if "<unk>" in line] == expected
 
 
 def test_whole_words_are_masked(masked: Path) -> None:
