@@ -5,6 +5,7 @@
 where only v2.0 has "is_impossible", and "answer_start" counts characters.
 """
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,7 +128,7 @@ def parse_json(raw: bytes, path: Path, kind: Any) -> Any:
             line or the field.
     """
     try:
-        return TypeAdapter(kind).validate_json(raw, strict=True)
+        return TypeAdapter(kind).validate_json(raw.removeprefix(BOM_UTF8), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = "".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in first["loc"])

@@ -41,6 +41,13 @@ def test_packed_is_the_same(write: Write) -> None:
         read_squad(packed)
 
 
+def test_a_byte_order_mark_is_left_out(write: Write) -> None:
+    path = write(squad((CONTEXT, [question("a", CONTEXT, "Rollo")])))
+    marked = path.with_name("marked.json")
+    marked.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert read_squad(marked).paragraphs == read_squad(path).paragraphs
+
+
 def test_truncated(write: Write) -> None:
     path = write(squad((CONTEXT, [question("a", CONTEXT, "Rollo")])))
     lines = path.read_text().splitlines()
