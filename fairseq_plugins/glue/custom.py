@@ -91,7 +91,7 @@ def _sentences_of(path: Path) -> tuple[str, ...]:
             return names
     raise DataError(
         f"{path}, line 1: the header must have the columns `label` and `sentence`, or `label`, "
-        f"`sentence1` and `sentence2`, with tabs between them, but has {', '.join(header)}"
+        f"`sentence1` and `sentence2`, with tabs between them, but has {', '.join(header):.200}"
     )
 
 

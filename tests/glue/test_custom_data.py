@@ -69,6 +69,12 @@ def test_bad_files_are_refused_by_line(tmp_path, text, message):
     assert message in str(refused.value)
 
 
+def test_a_file_without_line_feeds_is_not_printed_in_full(tmp_path):
+    with pytest.raises(DataError, match=r"but has label, sentence\ryes, a") as refused:
+        read_task(write(tmp_path, GOOD.replace("\n", "\r") * 99))
+    assert len(str(refused.value)) < len(str(tmp_path)) + 400
+
+
 def test_numbers_other_files_and_new_classes_are_checked(tmp_path):
     with pytest.raises(DataError, match=r"own.tsv, line 2: the label must be a number"):
         read_task(write(tmp_path, GOOD), kind="number")
