@@ -27,7 +27,8 @@ Numbering = Callable[[Iterable[bytes]], Iterator[tuple[int, bytes]]]  # document
 def read_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a plain or compressed file, each ending in a line feed.
 
-    A byte-order mark is left out.
+    A byte-order mark and carriage returns at line ends are left out: no model predicts them, so
+    they must not count among the bytes of the text.
 
     Raises DataError: the file is damaged or not UTF-8; names the line.
     """
@@ -36,7 +37,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
         with open_packed(path) as lines:
             for line in decoded(lines, path):
                 number += 1
-                yield line.removesuffix("\n").encode() + b"\n"
+                yield line.rstrip("\r\n").encode() + b"\n"
     except UNPACKING_ERRORS as error:
         raise DataError(f"{path} is damaged after line {number}: {error}") from error
 

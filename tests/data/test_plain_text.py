@@ -178,3 +178,8 @@ def test_errors_name_file_and_line(tmp_path: Path) -> None:
     packed.write_bytes(lzma.compress(b"fine\n" * 10_000)[:-40])
     with pytest.raises(DataError, match=r"a\.txt\.xz is damaged after line \d+"):
         list(read_lines(packed))
+
+
+def test_windows_line_ends_are_no_other_text(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("\ufeffa \r\n\r\nb\rc".encode())
+    assert [*read_lines(tmp_path / "a.txt")] == [b"a \n", b"\n", b"b\rc\n"]
