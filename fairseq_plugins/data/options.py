@@ -2,15 +2,17 @@
 
 import argparse
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fairseq_plugins.common.data_commands import PROGRAM_COMMANDS
 from fairseq_plugins.common.errors import DataError, OptionError
+from fairseq_plugins.common.files import PACKED, find_packed
 from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.common.root import data_folder
 
+Key = TypeVar("Key", bound=Hashable)
 FEWEST_MERGES = 16  # minimum for a byte-pair encoding of words
 
 
@@ -120,6 +122,23 @@ def check_folder(source: Path, option: str = "--from") -> None:
     """Raise DataError if an option's folder does not exist."""
     if not source.is_dir():
         raise DataError(f"{option} must be an existing folder, but is {source}")
+
+
+def find_sources(source: Path, names: Mapping[Key, Sequence[str]]) -> dict[Key, Path]:
+    """Find a file of --from for each key, plain or packed, by several names.
+
+    Raises DataError that lists the missing files.
+    """
+    check_folder(source)
+    found, absent = {}, []
+    for key, choices in names.items():
+        if path := find_packed(source, *choices):
+            found[key] = path
+        else:
+            absent.append(" or ".join(choices))
+    if absent:
+        raise DataError(f"--from {source} does not hold {', '.join(absent)} ({PACKED})")
+    return found
 
 
 def check_file(path: Path, option: str) -> None:

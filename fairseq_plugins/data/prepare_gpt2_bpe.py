@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.common.files import PACKED, find_packed, missing_packed, read_bytes
+from fairseq_plugins.common.files import read_bytes
 from fairseq_plugins.data.download import download
 from fairseq_plugins.data.folders import replace_folder, report, staging_folder
 from fairseq_plugins.data.gpt2_bpe import FILES, PUBLISHED_SHA256, PUBLISHED_URL, load_encoder
 from fairseq_plugins.data.measure import sha256
-from fairseq_plugins.data.options import check_folder
+from fairseq_plugins.data.options import find_sources
 
 
 def prepare_tokenizer(
@@ -23,10 +23,7 @@ def prepare_tokenizer(
 
     Raises DataError: a file is missing, damaged or not the published one; nothing is then written.
     """
-    if source is not None:
-        check_folder(source)
-        if absent := missing_packed(source, FILES):
-            raise DataError(f"{source} does not hold {', '.join(absent)} ({PACKED})")
+    given = {} if source is None else find_sources(source, {name: [name] for name in FILES})
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         files = {name: output / name for name in FILES}
         wrong = [n for n, path in files.items() if not path.is_file() or sha256(path) != sums[n]]
@@ -45,7 +42,7 @@ def prepare_tokenizer(
                 path = output.parent / "downloads" / "gpt2_bpe" / name
                 content = download(f"{url}/{name}", path, sums[name], "sha256").read_bytes()
             else:
-                content = read_bytes(find_packed(source, name) or source / name)
+                content = read_bytes(given[name])
             digest = hashlib.sha256(content).hexdigest()
             if digest != sums[name]:
                 raise DataError(

@@ -11,12 +11,10 @@ import numpy as np
 import torch
 from fairseq.data import indexed_dataset
 
-from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.common.files import PACKED, find_packed
 from fairseq_plugins.common.progress import track
 from fairseq_plugins.data.download import download
 from fairseq_plugins.data.folders import Folder, build_folders, report
-from fairseq_plugins.data.options import check_folder
+from fairseq_plugins.data.options import find_sources
 from fairseq_plugins.data.tokenizers import Tokenizer, load_tokenizer, report_unknown
 from fairseq_plugins.squad import generated
 from fairseq_plugins.squad.baselines import score_baselines
@@ -49,18 +47,11 @@ def find_files(folder: Path, version: str) -> dict[str, Path]:
     Raises:
         DataError: files are missing.
     """
-    check_folder(folder)
-    found, absent = {}, []
-    for split, name in FILE_SPLITS.items():
-        names = [f"{name}-v{version}.json", f"v{version}/{name}-part.json"]
-        path = find_packed(folder, *names)
-        if path is None:
-            absent.append(" or ".join(names))
-        else:
-            found[split] = path
-    if absent:
-        raise DataError(f"{folder} does not hold {', nor '.join(absent)} ({PACKED})")
-    return found
+    names = {
+        split: (f"{name}-v{version}.json", f"v{version}/{name}-part.json")
+        for split, name in FILE_SPLITS.items()
+    }
+    return find_sources(folder, names)
 
 
 def download_files(folder: Path, version: str) -> dict[str, Path]:

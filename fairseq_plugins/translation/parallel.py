@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.common.errors import DataError, OptionError
-from fairseq_plugins.common.files import PACKED, decoded, find_packed, reading
-from fairseq_plugins.data.options import check_at_least
+from fairseq_plugins.common.files import decoded, reading
+from fairseq_plugins.data.options import check_at_least, find_sources
 from fairseq_plugins.translation.moses import printable
 
 Paths = tuple[Path, Path]  # source and target
@@ -77,16 +77,14 @@ def find_texts(
     Raises:
         DataError: one is missing.
     """
-    found = {}
-    for split, stems in names.items():
-        paths = []
-        for language in languages:
-            files = [f"{stem}.{language}" for stem in stems]
-            if (path := find_packed(folder, *files)) is None:
-                raise DataError(f"--from {folder} does not hold {' or '.join(files)} ({PACKED})")
-            paths.append(path)
-        found[split] = (paths[0], paths[1])
-    return found
+    files = {
+        (split, language): [f"{stem}.{language}" for stem in stems]
+        for split, stems in names.items()
+        for language in languages
+    }
+    found = find_sources(folder, files)
+    source, target = languages
+    return {split: (found[split, source], found[split, target]) for split in names}
 
 
 def read_pairs(paths: Paths, *, empty_lines: bool) -> Iterator[tuple[bytes, bytes]]:

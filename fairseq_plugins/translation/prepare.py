@@ -48,7 +48,6 @@ def prepare_files(
     check_language("--tgt", languages[1])
     if languages[0] == languages[1]:
         raise OptionError(f"--src and --tgt must differ, but both are {languages[0]!r}")
-    options.check_folder(source)
     found = find_texts(source, languages, names)
     sums = {path.name: sha256(path) for paths in found.values() for path in paths}
     corpus = {"corpus": source.resolve().name, "files": sums}

@@ -80,7 +80,7 @@ def test_packed_files_are_read_and_damaged_ones_named(pack, tmp_path):
 
 
 def test_a_text_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"--from .* does not hold valid\.fr or val\.fr \(plain"):
+    with pytest.raises(DataError, match=r"--from .* does not hold valid\.fr or val\.fr, valid"):
         find_texts(tmp_path, ("fr", "en"), {"valid": ("valid", "val")})
 
 

@@ -327,7 +327,7 @@ def test_wrong_text_leaves_nothing(file, lines, message, raw, tmp_path, binarise
     [
         (["--src", "xx"], "--src must be one of"),
         (["--tgt", "en"], "--src and --tgt must differ, but both are 'en'"),
-        (["--tgt", "fr"], "does not hold train.fr (plain, as .xz or as .gz)"),
+        (["--tgt", "fr"], "does not hold train.fr, valid.fr or val.fr or dev.fr, test.fr (pl"),
         (["--test-prefix", "test_2016"], "does not hold test_2016.en"),
         (["--merges", "3"], "--merges must be at least 16, but is 3"),
         (["--workers", "0"], "--workers must be at least 1, but is 0"),
