@@ -4,9 +4,11 @@ import hashlib
 import http.client
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 
 from fairseq_plugins.common.errors import OptionError, WorkError
+from fairseq_plugins.common.locks import exclusive_lock
 from fairseq_plugins.data.folders import report
 
 CHUNK_BYTES = 1 << 20
@@ -22,6 +24,7 @@ def download(
 ) -> Path:
     """Download a file unless it exists, resuming `<target>.part`; return the checked target.
 
+    Of several processes one downloads, and the others wait for it.
     An interrupted download keeps its part for the next call; a wrong checksum removes it.
 
     Args:
@@ -33,25 +36,29 @@ def download(
     """
     if not url.startswith(("https://", "http://")):
         raise OptionError(f"--url must begin with https:// or http://, but is {url}")
-    target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
-    if not target.exists():
-        try:
-            _fetch(url, part)
-        except (OSError, http.client.HTTPException) as error:
+    with ExitStack() as stack:
+        if not target.exists():
+            lock = target.with_name(f".{target.name}.lock")
+            stack.enter_context(exclusive_lock(lock, str(target), wait=report))
+        if not target.exists():  # nor made by another process meanwhile
+            try:
+                _fetch(url, part)
+            except (OSError, http.client.HTTPException) as error:
+                raise WorkError(
+                    f"{url} could not be downloaded ({error}); the same command resumes, and "
+                    f"{elsewhere} the files from elsewhere"
+                ) from error
+        candidate = target if target.exists() else part
+        with candidate.open("rb") as stream:
+            digest = hashlib.file_digest(stream, algorithm).hexdigest()
+        if expected not in (None, digest):
+            candidate.unlink()
             raise WorkError(
-                f"{url} could not be downloaded ({error}); the same command resumes, and "
-                f"{elsewhere} the files from elsewhere"
-            ) from error
-    candidate = target if target.exists() else part
-    with candidate.open("rb") as stream:
-        digest = hashlib.file_digest(stream, algorithm).hexdigest()
-    if expected not in (None, digest):
-        candidate.unlink()
-        raise WorkError(
-            f"{target.name} from {url}: expected {algorithm} {expected}, found {digest}; removed"
-        )
-    return candidate.replace(target)
+                f"{target.name} from {url}: expected {algorithm} {expected}, found {digest}; "
+                "removed"
+            )
+        return candidate.replace(target)
 
 
 def _fetch(url: str, part: Path) -> None:

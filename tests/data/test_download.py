@@ -5,7 +5,9 @@ import hashlib
 import http.server
 import json
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,23 @@ def test_download_reports_and_is_not_repeated(served, archive, corpus, tmp_path,
     assert handler.requests == [None]
     assert "100%" in capsys.readouterr().out.splitlines()[-1]
     assert left_in(tmp_path / "got") == ["tiny.zip"]
+
+
+def test_two_downloads_at_once_are_one(served, archive, tmp_path, monkeypatch, capsys):
+    url, handler = served
+    serve = handler.do_GET
+
+    def wait_and_serve(self: RangeHandler) -> None:
+        time.sleep(0.5)
+        serve(self)
+
+    monkeypatch.setattr(handler, "do_GET", wait_and_serve)
+    target = tmp_path / "tiny.zip"
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: download(url, target, None), range(2)))
+    assert found == [target, target] and target.read_bytes() == archive.read_bytes()
+    assert handler.requests == [None]
+    assert "waiting for it" in capsys.readouterr().out
 
 
 def test_a_broken_download_resumes(served, archive, corpus, tmp_path):
