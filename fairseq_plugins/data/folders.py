@@ -109,23 +109,19 @@ class Folder:
 
 
 @contextmanager
-def build_folders(
-    *folders: Folder, resume: Mapping[str, Any] | None = None
-) -> Iterator[tuple[Path, list[Folder]]]:
-    """Yield a staging folder, as `staging_folder` does, and the folders that are still to be built.
+def build_folder(folder: Folder, resume: Mapping[str, Any] | None = None) -> Iterator[Path | None]:
+    """Yield a staging folder, as `staging_folder` does; None if the folder is already there.
 
-    Raises DataError: a path holds something not made here, or other data.
+    Raises DataError: the path holds something not made here, or other data.
     """
-    for folder in folders:
-        folder.refuse_other()
-    with staging_folder(folders[0].path, resume) as work:
-        for folder in folders:
-            folder.refuse_other()  # another process may have made it meanwhile
-        missing = [folder for folder in folders if not folder.is_done()]
-        for folder in folders:
-            if folder not in missing:
-                folder.report_done()
-        yield work, missing
+    folder.refuse_other()
+    with staging_folder(folder.path, resume) as work:
+        folder.refuse_other()  # another process may have made it meanwhile
+        if folder.is_done():
+            folder.report_done()
+            yield None
+        else:
+            yield work
 
 
 @contextmanager

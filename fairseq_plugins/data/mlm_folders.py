@@ -13,7 +13,7 @@ from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.progress import track
 from fairseq_plugins.common.provenance import DATA_FILES
 from fairseq_plugins.data.binarise import binarise
-from fairseq_plugins.data.folders import SPLITS, Folder, build_folders, report
+from fairseq_plugins.data.folders import SPLITS, Folder, build_folder, report
 from fairseq_plugins.data.gpt2_bpe import FILES, learn_gpt2_bpe
 from fairseq_plugins.data.measure import MeasuredText, copy_and_measure, seen_lines
 from fairseq_plugins.data.options import check_at_least
@@ -68,8 +68,9 @@ def make_mlm_folder(
     }
     names = loaded.files if loaded else FILES
     files = (*DATA_FILES, *(f"{BPE_FOLDER}/{name}" for name in names))
-    with build_folders(Folder(output, request, files, force=force)) as (work, missing):
-        for folder in missing:
+    folder = Folder(output, request, files, force=force)
+    with build_folder(folder) as work:
+        if work:
             (work / "raw").mkdir()
             raw = gather(work / "raw")
             for split in SPLITS:

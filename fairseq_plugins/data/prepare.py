@@ -13,7 +13,7 @@ from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data import generated, options
 from fairseq_plugins.data.binarise import binarise, split_into_subwords, without_carriage_returns
-from fairseq_plugins.data.folders import SPLITS, Folder, build_folders
+from fairseq_plugins.data.folders import SPLITS, Folder, build_folder
 from fairseq_plugins.data.measure import MeasuredText
 from fairseq_plugins.data.published import WIKITEXT_2, WIKITEXT_103, PublishedCorpus, RawSource
 
@@ -55,18 +55,19 @@ def prepare_published(
     if mini_merges is not None:
         mini = output.with_name(output.name + "-mini")
         folders.append(Folder(mini, {**base, "merges": mini_merges}, force=force))
+    for folder in folders:
+        folder.refuse_other()
     if source is not None:
         RawSource(source, corpus).require()
-    with build_folders(*folders) as (work, missing):
-        if not missing:
-            return
-        (work / "raw").mkdir()
-        location = source or corpus.download(output.parent, url)
-        raw = RawSource(location, corpus).unpack(work / "raw")
-        for folder in missing:
-            merges = folder.request["merges"]
-            size = corpus.dictionary_size if merges is None else None
-            _finish(folder, work, raw, corpus.origin(source, url), workers, merges, size)
+    for folder in folders:
+        with build_folder(folder) as work:
+            if work:
+                (work / "raw").mkdir()
+                location = source or corpus.download(output.parent, url)
+                raw = RawSource(location, corpus).unpack(work / "raw")
+                merges = folder.request["merges"]
+                size = corpus.dictionary_size if merges is None else None
+                _finish(folder, work, raw, corpus.origin(source, url), workers, merges, size)
 
 
 def prepare_toy(
@@ -76,8 +77,8 @@ def prepare_toy(
     options.check_at_least(1, workers=workers)
     corpus = generated.describe(seed, sentences)
     folder = Folder(output, {"preparation": PREPARATION_VERSION, **corpus}, force=force)
-    with build_folders(folder) as (work, missing):
-        if missing:
+    with build_folder(folder) as work:
+        if work:
             raw = generated.write_measured(work / "raw", seed=seed, sentences=sentences)
             _finish(folder, work, raw, {"generated": corpus["corpus"]}, workers, keep="raw")
 

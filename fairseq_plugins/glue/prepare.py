@@ -19,7 +19,7 @@ from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.files import find_packed
 from fairseq_plugins.common.option_types import parse_seed
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.data.folders import Folder, build_folders, report
+from fairseq_plugins.data.folders import Folder, build_folder, report
 from fairseq_plugins.data.options import (
     add_force,
     add_output,
@@ -221,8 +221,8 @@ def _make(
     tokenizer: Tokenizer,
     options: Options,
 ) -> None:
-    with build_folders(folder) as (work, wanted):
-        if not wanted:
+    with build_folder(folder) as work:
+        if not work:
             return
         # slow to import; --help stays fast
         from fairseq_plugins.glue.baselines import score_baselines, seen_first_sentences

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.extras import START_PACKAGE, START_VERSION, install_command
-from fairseq_plugins.data.folders import Folder, build_folders
+from fairseq_plugins.data.folders import Folder, build_folder
 from fairseq_plugins.data.gpt2_bpe import Gpt2Tokenizer
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.options import check_folder
@@ -88,8 +88,8 @@ def prepare_start(
     elif source is not None and config.get("model_type") == bert.BERT.model_type:
         request["sha256"]["pieces"] = bert.read_wordpiece(folder).fingerprint()
     start = Folder(output, request, ("model.pt", "dict.txt"), RECORD_FILE, force=force)
-    with build_folders(start) as (work, wanted):
-        if wanted:
+    with build_folder(start) as work:
+        if work:
             built = work / "start"
             built.mkdir()
             to_fairseq(folder, built, tokenizer)

@@ -13,7 +13,7 @@ from fairseq.data import indexed_dataset
 
 from fairseq_plugins.common.progress import track
 from fairseq_plugins.data.download import download
-from fairseq_plugins.data.folders import Folder, build_folders, report
+from fairseq_plugins.data.folders import Folder, build_folder, report
 from fairseq_plugins.data.options import find_sources
 from fairseq_plugins.data.tokenizers import Tokenizer, load_tokenizer, report_unknown
 from fairseq_plugins.squad import generated
@@ -141,9 +141,9 @@ def _make_folder(
     tokenizer = load_tokenizer(bpe)
     how = {"pieces": tokenizer.fingerprint(), **asdict(sizes)}
     request = {"preparation": PREPARATION_VERSION, **corpus, **how}
-    made = Folder(output, request, FILES, sums=sums, force=force)
-    with build_folders(made) as (work, wanted):
-        for folder in wanted:
+    folder = Folder(output, request, FILES, sums=sums, force=force)
+    with build_folder(folder) as work:
+        if work:
             files = gather(work / "files")
             built = work / "built"
             (built / "raw").mkdir(parents=True)

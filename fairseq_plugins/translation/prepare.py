@@ -14,7 +14,7 @@ from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data import options
-from fairseq_plugins.data.folders import SPLITS, build_folders
+from fairseq_plugins.data.folders import SPLITS, build_folder
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.translation import generated
 from fairseq_plugins.translation.folders import ParallelBuild, Settings
@@ -52,8 +52,8 @@ def prepare_files(
     sums = {path.name: sha256(path) for paths in found.values() for path in paths}
     corpus = {"corpus": source.resolve().name, "files": sums}
     folder = settings.folder(output, corpus, languages)
-    with build_folders(folder, resume=folder.request) as (work, wanted):
-        if wanted:
+    with build_folder(folder, resume=folder.request) as work:
+        if work:
             text = ParallelText([found["train"]], found["valid"], found["test"])
             origin = {"from": source.resolve().name}
             ParallelBuild(work, languages, settings).make(folder, text, origin)
@@ -81,8 +81,8 @@ def prepare_archived(
     else:
         sums = {path.name: sha256(path) for path in text.inputs()}
         origin = {"from": source.resolve().name}
-    with build_folders(folder, resume={**folder.request, "files": sums}) as (work, wanted):
-        if wanted:
+    with build_folder(folder, resume={**folder.request, "files": sums}) as work:
+        if work:
             raw = text.unpack(work / "unpacked")
             origin["sha256"] = sums
             ParallelBuild(work, corpus.languages, settings).make(folder, raw, origin)
@@ -94,8 +94,8 @@ def prepare_toy(output: Path, settings: Settings, *, seed: int, pairs: Mapping[s
     languages = (generated.SOURCE, generated.TARGET)
     corpus = {"corpus": f"reordering-v{generated.VERSION}", "seed": seed, "pairs": dict(pairs)}
     folder = settings.folder(output, corpus, languages)
-    with build_folders(folder, resume=folder.request) as (work, wanted):
-        if wanted:
+    with build_folder(folder, resume=folder.request) as work:
+        if work:
             text = generated.write_pairs(work, seed=seed, pairs=pairs)
             origin = {"generated": corpus["corpus"]}
             ParallelBuild(work, languages, settings).make(folder, text, origin)
