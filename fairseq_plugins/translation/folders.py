@@ -30,7 +30,7 @@ from fairseq_plugins.data.folders import SPLITS, Folder, report
 from fairseq_plugins.data.measure import measure, seen_lines, sha256
 from fairseq_plugins.data.merges import count_words, write_codes
 from fairseq_plugins.data.options import FEWEST_MERGES, check_at_least
-from fairseq_plugins.data.workers import LINES_AT_ONCE, LineBuilder, LineFunction, parallel_map
+from fairseq_plugins.data.workers import LineBuilder, LineFunction, parallel_map
 from fairseq_plugins.translation.moses import Moses
 from fairseq_plugins.translation.parallel import (
     VALID_EVERY,
@@ -196,18 +196,14 @@ class ParallelBuild:
         for (split, language, source), (_, _, target) in both:
             if target.exists():
                 continue
-            total = count_lines(source)
             with (
                 source.open(encoding="utf-8", newline="\n") as lines,
                 writing(target) as (out,),
                 parallel_map(builds[language], self.settings.workers) as apply,
             ):
-                # Show progress for long files only.
-                mapped = apply(lines)
-                if total >= 20 * LINES_AT_ONCE:
-                    what = f"{label} {split}.{language}"
-                    mapped = track(mapped, what, unit="lines", total=total)
-                out.writelines(line.encode() + b"\n" for line in mapped)
+                what, total = f"{label} {split}.{language}", count_lines(source)
+                shown = track(apply(lines), what, unit="lines", total=total, lasting=False)
+                out.writelines(line.encode() + b"\n" for line in shown)
 
     def clean(self, splits: Iterable[str]) -> dict[str, dict[str, int]]:
         """Write cleaned/ and kept/ (raw text of kept pairs); return counts by verdict."""
