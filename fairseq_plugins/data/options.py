@@ -42,15 +42,17 @@ def add_folder(parser: Any, option: str, text: str, **more: Any) -> None:
     parser.add_argument(option, type=Path, metavar="DIR", help=text, **more)
 
 
-def add_tokenizer(parser: Any, text: str, **more: Any) -> None:
+def add_tokenizer(parser: Any, text: str, default: str | None = None) -> None:
     """Add --tokenizer (alias --bpe, stored as `bpe`), a folder for `load_tokenizer`.
 
-    more: further arguments of `add_argument`.
+    It is by default data/<default>; required without one.
     """
     text = f"folder of {text}: GPT-2's BPE (encoder.json, vocab.bpe, dict.txt) or BERT's "
     text += "WordPiece (tokenizer.json or vocab.txt)"
-    default = more.get("default")
-    text += f" (default: {default.parent.name}/{default.name})" if default else ""
+    more: dict[str, Any] = {"required": True}
+    if default:
+        text += f" (default: data/{default})"
+        more = {"default": data_folder(default)}
     parser.add_argument(
         "--tokenizer", "--bpe", dest="bpe", type=Path, metavar="DIR", help=text, **more
     )

@@ -14,7 +14,6 @@ from typing import Any
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data import generated, options
 from fairseq_plugins.data.folders import SPLITS, report
 from fairseq_plugins.data.gpt2_bpe import FILES, PUBLISHED_DICTIONARY_SIZE, PUBLISHED_URL
@@ -159,13 +158,13 @@ def get_parser() -> argparse.ArgumentParser:
         prog="fairseq-pe prepare", description="Make data folders for masked language models."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    _add_gpt2_bpe(_command(commands, "gpt2_bpe", "gpt2_bpe", "GPT-2's tokenizer", "gpt2_bpe"))
+    _add_gpt2_bpe(commands)
     _add_text(_command(commands, "text", "text_mlm", "any plain text", "text-mlm"))
     summary = "WikiText-103 in GPT-2's subwords"
     _add_wikitext(_command(commands, "wikitext103", "wikitext103_mlm", summary, "wikitext-103-mlm"))
     summary = "the generated corpus"
     toy = _command(commands, "toy", "toy_mlm", summary, "toy-mlm")
-    _add_merges(toy, TOY_MERGES)
+    options.add_number(toy, "--merges", TOY_MERGES, "merges of bytes to learn")
     generated.add_arguments(toy)
     return parser
 
@@ -175,27 +174,21 @@ def _command(
 ) -> argparse.ArgumentParser:
     parser = options.add_command(commands, name, f"prepare_{script}", summary, "Make data of {}.")
     options.add_output(parser, folder)
-    if name != "gpt2_bpe":
-        options.add_workers(parser, "processes that encode and binarise")
-        options.add_force(parser)
+    options.add_workers(parser, "processes that encode and binarise")
+    options.add_force(parser)
     return parser
 
 
-def _add_gpt2_bpe(parser: argparse.ArgumentParser) -> None:
+def _add_gpt2_bpe(commands: Any) -> None:
+    about = "Download {}, or copy it from a folder."
+    parser = options.add_command(
+        commands, "gpt2_bpe", "prepare_gpt2_bpe", "GPT-2's tokenizer", about
+    )
+    options.add_output(parser, "gpt2_bpe")
     where = parser.add_mutually_exclusive_group()
     options.add_source(where, f"folder with {', '.join(FILES)}, plain, .xz or .gz")
     text = f"address of the folder (default: {PUBLISHED_URL})"
     where.add_argument("--url", default=PUBLISHED_URL, help=text)
-
-
-def _add_tokenizer(parser: Any, default: Path | None) -> None:
-    options.add_tokenizer(parser, "the tokenizer, or data/gpt2_bpe by default", default=default)
-
-
-def _add_merges(parser: Any, default: int | None = None) -> None:
-    text = "learn N merges of bytes from the training text"
-    text += "" if default is None else f" (default: {default})"
-    parser.add_argument("--merges", type=int, default=default, metavar="N", help=text)
 
 
 def _add_text(parser: argparse.ArgumentParser) -> None:
@@ -206,8 +199,9 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
         required=True,
     )
     subwords = parser.add_mutually_exclusive_group()
-    _add_tokenizer(subwords, default=None)
-    _add_merges(subwords)
+    options.add_tokenizer(subwords, "the tokenizer", "gpt2_bpe")
+    text = "learn N merges of bytes from the training text instead"
+    subwords.add_argument("--merges", type=int, metavar="N", help=text)
     for split in SPLITS:
         text = f"files of {split} in DIR (default: by their names)"
         parser.add_argument(f"--{split}", nargs="+", default=(), metavar="NAME", help=text)
@@ -219,7 +213,7 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_wikitext(parser: argparse.ArgumentParser) -> None:
-    _add_tokenizer(parser, default=data_folder("gpt2_bpe"))
+    options.add_tokenizer(parser, "the tokenizer", "gpt2_bpe")
     where = parser.add_mutually_exclusive_group()
     text = "folder with wiki.{train,valid,test}.raw, or else .tokens, plain, .xz or .gz, or the zip"
     options.add_source(where, text)
@@ -234,8 +228,7 @@ def _run(args: argparse.Namespace) -> None:
         options.call(prepare_toy, args, sentences=generated.sentences_from(args))
     elif args.command == "text":
         chosen = {split: getattr(args, split) for split in SPLITS}
-        learned = args.merges is not None
-        tokenizer = None if learned else args.bpe or data_folder("gpt2_bpe")
+        tokenizer = args.bpe if args.merges is None else None
         options.call(prepare_text, args, chosen=chosen, tokenizer=tokenizer)
     else:
         options.call(prepare_wikitext103, args, tokenizer=args.bpe)

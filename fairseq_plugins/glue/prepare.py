@@ -274,7 +274,7 @@ def get_parser() -> argparse.ArgumentParser:
         prog=program("prepare_glue"),
         description="Make GLUE's data folders for sentence_prediction.",
     )
-    add_tokenizer(parser, "the pre-training's tokenizer", required=True)
+    add_tokenizer(parser, "the pre-training's tokenizer")
     parser.add_argument(
         "--from",
         dest="sources",

@@ -17,7 +17,6 @@ from tempfile import TemporaryDirectory
 
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
-from fairseq_plugins.common.root import data_folder
 from fairseq_plugins.data import lexicon, options
 from fairseq_plugins.data.sentences import pattern
 from fairseq_plugins.glue.prepare import Options, prepare
@@ -84,9 +83,7 @@ def get_parser() -> argparse.ArgumentParser:
         prog=options.program("prepare_toy_glue"),
         description="Make the generated tasks' data folders.",
     )
-    options.add_tokenizer(
-        parser, "the pre-training's tokenizer", default=data_folder("toy-mlm") / "bpe"
-    )
+    options.add_tokenizer(parser, "the pre-training's tokenizer", "toy-mlm/bpe")
     options.add_output(parser, "toy-glue", "where Order/ and Place/ are made")
     options.add_seed(parser, "examples")
     options.add_counts(parser, "examples", EXAMPLES, "examples of {split}.tsv")

@@ -16,7 +16,7 @@ from fairseq_plugins.squad.folder import VERSIONS
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("--version", choices=VERSIONS, required=True, help="version of SQuAD")
-    options.add_tokenizer(parser, "the pre-training's tokenizer", required=True)
+    options.add_tokenizer(parser, "the pre-training's tokenizer")
     options.add_source(
         parser,
         "folder with {train,dev}-vVERSION.json or vVERSION/{train,dev}-part.json, plain, .xz or "
@@ -31,9 +31,7 @@ def add_toy_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command for generated questions."""
     text = "version of SQuAD's format (default: 1.1)"
     parser.add_argument("--version", choices=VERSIONS, default="1.1", help=text)
-    options.add_tokenizer(
-        parser, "the pre-training's tokenizer", default=data_folder("toy-mlm") / "bpe"
-    )
+    options.add_tokenizer(parser, "the pre-training's tokenizer", "toy-mlm/bpe")
     options.add_folder(parser, "--output", "folder to make (default: data/toy-squad-vVERSION)")
     options.add_seed(parser, "questions")
     text = f"texts with {generated.QUESTIONS_PER_TEXT} questions each"
@@ -44,7 +42,7 @@ def add_toy_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_sizes(parser: argparse.ArgumentParser, default: WindowSizes) -> None:
     """Add the options of the windows."""
-    text = "tokens of a window, with the question and four special tokens"
+    text = "tokens of a window, with the question and the special tokens"
     options.add_number(parser, "--max-length", default.max_length, text)
     text = "tokens from the beginning of one window to that of the next"
     options.add_number(parser, "--stride", default.stride, text)
