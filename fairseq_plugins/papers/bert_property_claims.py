@@ -5,7 +5,15 @@ Some are about the properties themselves, others about their correlation with pe
 
 from fairseq_plugins.papers.bert import PAPER
 from fairseq_plugins.papers.bert_correlations import ROWS
-from fairseq_plugins.papers.claims import Claim, Comparison, Correlation, Side, Threshold
+from fairseq_plugins.papers.claims import (
+    MORE_SEEDS,
+    TWO_LOOKS,
+    Claim,
+    Comparison,
+    Correlation,
+    Side,
+    Threshold,
+)
 from fairseq_plugins.papers.tables import AVERAGE
 
 ABSOLUTE = ("learned", "sinusoidal", "learnable_sinusoidal")
@@ -96,6 +104,7 @@ BERT_PROPERTY_CLAIMS = (
         "translation_invariance_words",
         RELATIVE,
         ABSOLUTE,
+        note=MORE_SEEDS,
     ),
     _property(
         "translation-learned-cls",
@@ -107,6 +116,7 @@ BERT_PROPERTY_CLAIMS = (
         "above",
         of_every=True,
         place="Introduction, Table 2",
+        note=f"{MORE_SEEDS} {TWO_LOOKS}",
     ),
     _property(
         "translation-learned",
@@ -189,6 +199,7 @@ BERT_PROPERTY_CLAIMS = (
             1.0,
             "above",
         ),
+        note=MORE_SEEDS,
     ),
     _property(
         "direction-relative",
