@@ -265,9 +265,15 @@ class JudgedTable:
         return BETTER if self.sign * estimate.effect > 0 else WORSE
 
     def against_none(self, attention: str) -> dict[str, list[str]]:
-        """List the rows by their verdict against row `none`; empty if that has no result."""
+        """List the rows by their verdict against row `none`; empty if that has no result.
+
+        The reference row keeps the verdict that it has against `none` in `against`.
+        """
         found: dict[str, list[str]] = {}
-        for row, estimate in self.against(attention, "", "none").items():
+        estimates = dict(self.against(attention, "", "none"))
+        if "none" in (of_reference := self.against(attention)):
+            estimates[self.table.reference] = of_reference["none"].signed(-1)
+        for row, estimate in estimates.items():
             word = self.verdict(estimate)
             found.setdefault(TIE if word == ONE_SEED else word, []).append(row)
         return found

@@ -295,6 +295,14 @@ def test_against_none():
     assert JudgedTable(TABLE_2, {}).against_none("linear") == {}
 
 
+def test_the_reference_has_one_verdict_against_none():
+    shifted = {row: {1: 90.8, 2: 91.0, 3: 91.2} for row in ("none", "shaw", "t5_only", "cnn")}
+    rows = {"base": dict.fromkeys((1, 2, 3), 90.0), **shifted}
+    judged = JudgedTable(TABLE_2, {(row, "linear"): {"test_ppl": rows[row]} for row in rows})
+    assert not judged.against("linear")["none"].is_significant
+    assert "base" in judged.against_none("linear")["tie"]
+
+
 def test_table_5_orders_its_three_rows(make_result):
     values = {"lrpe_type2": 80.0, "lrpe_type6": 81.0, "lrpe_identity": 80.5}
     rows = [
