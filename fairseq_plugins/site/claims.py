@@ -6,7 +6,7 @@ from statistics import fmean
 
 from fairseq_plugins.common.tables import DASH
 from fairseq_plugins.papers import CLAIMS, TABLES
-from fairseq_plugins.papers.claims import Claim, Computed, Correlation, Speed
+from fairseq_plugins.papers.claims import Claim, Comparison, Computed, Correlation, Speed
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.report.claims_page import (
     effect_text,
@@ -21,8 +21,9 @@ from fairseq_plugins.site.speed import timing_command
 from fairseq_plugins.site.tables import cell_page
 from fairseq_plugins.statistics.claims import Bar, bar_of, best_verdicts, smaller_than_printed
 from fairseq_plugins.statistics.comparisons import rows_of
+from fairseq_plugins.statistics.inference import Estimate
 from fairseq_plugins.statistics.table_results import RERUN, Evidence
-from fairseq_plugins.statistics.verdicts import Verdict, Word
+from fairseq_plugins.statistics.verdicts import Verdict, Word, begins_at
 
 SEVERAL = (1, 2, 3)  # seeds of the command where a number has no interval yet
 
@@ -113,13 +114,22 @@ def _judged(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> J
         verdict=verdict,
         effect=effect_text(estimate, verdict) if estimate else "",
         interval=interval_text(estimate, verdict) if estimate and verdict.has_interval else "",
-        p=probability(estimate.p) if estimate and estimate.p is not None else "",
+        p=p_text(claim, estimate) if estimate and estimate.p is not None else "",
         sentence=_sentence(claim, verdict),
         command=_command(claim, scale, numbers),
         numbers=numbers,
         bar=bar_of(claim, verdict),
         tables=pages,
     )
+
+
+def p_text(claim: Claim, estimate: Estimate) -> str:
+    """Format p; a claim about each of several pairs is tested against its threshold."""
+    by_pair = isinstance(claim.evidence, Comparison) and (
+        claim.evidence.of_every or claim.evidence.of_most
+    )
+    value = "the threshold" if by_pair and begins_at(claim.evidence) else "no effect"
+    return f"{probability(estimate.p)} for {value}"
 
 
 def _sentence(claim: Claim, verdict: Verdict) -> str:
@@ -131,8 +141,9 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
     if estimate.low is None:
         why = verdict.missing or "no row has several seeds, so it cannot be tested"
         return f"The effect is {effect_text(estimate, verdict)}, but {why}."
+    shared = " that both sides share" if isinstance(claim.evidence, Comparison) else ""
     over = (
-        f"over {estimate.seeds} seeds that both sides share"
+        f"over {estimate.seeds} seeds{shared}"
         if estimate.seeds
         else "by the deviation between seeds, pooled over the rows of the table"
     )

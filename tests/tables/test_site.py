@@ -12,6 +12,7 @@ from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.site import charts
 from fairseq_plugins.site.build import MARKER, build, same_charts
+from fairseq_plugins.site.claims import p_text
 from fairseq_plugins.site.figures import FigureView
 from fairseq_plugins.site.formula import mathml
 from fairseq_plugins.site.kinds import kind_of
@@ -19,6 +20,7 @@ from fairseq_plugins.site.markdown import to_html
 from fairseq_plugins.site.reading import read_evidence
 from fairseq_plugins.site.runs import command_pattern, table_cells
 from fairseq_plugins.site.tables import site_lines
+from fairseq_plugins.statistics.inference import Estimate
 from fairseq_plugins.statistics.table_results import Evidence, TableResults
 from fairseq_plugins.statistics.verdicts import Word
 from tests.site_links import dead_links, pages
@@ -122,6 +124,13 @@ def test_a_claims_page_says_how_sure_and_how_to_run_it(site: Path) -> None:
     text = (site / "claim-lm-linear-type2-rope.html").read_text(encoding="utf-8")
     assert "over 3 seeds that both sides share" in text
     assert "--rows lrpe_type2,rope --attention linear --seeds 1,2,3" in text
+
+
+def test_p_of_a_margin_for_every_row_is_not_that_of_no_effect() -> None:
+    claims = {claim.name: claim for claim in CLAIMS}
+    half = Estimate(0.5, p=0.5)
+    assert p_text(claims["glue-learned-best"], half) == "0.500 for the threshold"
+    assert p_text(claims["glue-none"], half) == "0.500 for no effect"
 
 
 def test_table_5_has_its_correlations_with_similarity_held_constant_too(tmp_path: Path) -> None:
