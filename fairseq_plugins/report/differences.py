@@ -45,7 +45,7 @@ def differences(judged: JudgedTable) -> list[Section]:
         if own > MOST_SPREAD * spread.deviation and not all(one.seeds for one in found.values()):
             parts[-1] += (
                 f" `{reference}` varies more than the pooled deviation says: for rows with fewer "
-                f"than three seeds p is too small, and {MARK} appears too often."
+                "than three seeds p is too small, and too many differences count as significant."
             )
         parts += [_against_table(table, listed)] if listed else []
     if not parts:
@@ -54,10 +54,10 @@ def differences(judged: JudgedTable) -> list[Section]:
         f"{ranked.label} of each row minus that of `{reference}`, with the 95 % interval of a "
         "paired t-test over the seeds that both rows have. For rows with only one or two seeds in "
         f"common (`{DASH}` under *seeds*) the standard deviation pooled over all rows is used "
-        "instead, which is too small for a row that varies more than others. Of the rows beyond "
-        "the paper, those with three common seeds or more are listed. p is after Holm's "
-        "correction, which covers the paper's rows and, separately, the rows beyond the paper; "
-        f"{MARK}: p < 0.05."
+        "instead, which is too small for a row that varies more than others, and too large for one "
+        "that varies less. Of the rows beyond the paper, those with three common seeds or more are "
+        "listed. p is after Holm's correction, which covers the paper's rows and, separately, the "
+        f"rows beyond the paper; {MARK}: p < 0.05."
     )
     return [Section(f"Differences from `{reference}`", [summary, *parts])]
 
@@ -193,7 +193,10 @@ def _without(judged: JudgedTable, attention: str) -> str:
     text += f"; ties: {_names(ties)}" if ties else ""
     text += f"; worse: {_names(worse)}" if worse else ""
     name = table.name_of(attention).capitalize()
-    return f"**{name} against no position encoding** ({whose}): {text}."
+    return (
+        f"**{name} against no position encoding** ({whose}): {text}. "
+        "Holm's correction covers these pairs alone."
+    )
 
 
 def _names(rows: Sequence[str]) -> str:
