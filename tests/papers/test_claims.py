@@ -1,5 +1,6 @@
 """Claims name rows and metrics that there are, and the papers' own numbers agree with them."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,14 @@ from fairseq_plugins.encodings import expand_name
 from fairseq_plugins.modules.naming import name_stack
 from fairseq_plugins.papers import CLAIMS, TABLES, UNJUDGED
 from fairseq_plugins.papers.bert_correlations import PRINTED
-from fairseq_plugins.papers.claims import Comparison, Computed, Correlation, Floor, Speed
+from fairseq_plugins.papers.claims import (
+    TWO_LOOKS,
+    Comparison,
+    Computed,
+    Correlation,
+    Floor,
+    Speed,
+)
 from fairseq_plugins.papers.tables import ATTENTIONS
 from fairseq_plugins.statistics.claims import printed
 
@@ -22,6 +30,13 @@ CORRELATIONS = [claim for claim in CLAIMS if isinstance(claim.evidence, Correlat
 def test_names_are_unique_and_every_claim_has_its_place():
     assert len({claim.name for claim in CLAIMS}) == len(CLAIMS) >= 40
     assert all(claim.paper and claim.place and claim.text for claim in CLAIMS)
+
+
+def test_claims_that_two_looks_leave_undecided_have_the_p_of_their_note():
+    content = (CONFIGS.parent / "results/claims.json").read_text(encoding="utf-8")
+    found = [claim for claim in json.loads(content) if TWO_LOOKS in claim["note"]]
+    assert len(found) == 2
+    assert all(f"{claim['verdicts']['mini']['p']:.3f}" in TWO_LOOKS for claim in found)
 
 
 @pytest.mark.parametrize("check", CHECKS)
