@@ -18,8 +18,7 @@ from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS
 from fairseq_plugins.common.errors import WorkError
 from fairseq_plugins.experiments.training import train_command
 from fairseq_plugins.records.logs import read_training_log
-from fairseq_plugins.runner.commands import run_command
-from fairseq_plugins.runner.launcher import ProcessLauncher
+from fairseq_plugins.runner.launcher import ProcessLauncher, run_command
 
 # Rows of Table 2, with their attention.
 ROWS = ("base vanilla", "base linear", "lrpe_type2 linear")

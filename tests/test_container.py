@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.experiments.training import SRUN
-from fairseq_plugins.runner.commands import executable
+from fairseq_plugins.runner.launcher import executable
 from tests.test_packaging import PROJECT
 
 ROOT = Path(__file__).parents[1]

@@ -29,7 +29,7 @@ from fairseq_plugins.runner.checkpoints import exclusive
 from fairseq_plugins.runner.finetuning import OWN_ENCODING, Data, FineTuning, Settings
 from fairseq_plugins.runner.launcher import get_launchers
 from fairseq_plugins.runner.progress import DONE, Progress
-from fairseq_plugins.runner.table_run import warn_of_changes
+from fairseq_plugins.runner.table_runner import warn_of_changes
 
 _WORKERS = 2
 # Passes of an adaptation over its text, within limits of its updates.

@@ -22,8 +22,7 @@ from fairseq_plugins.glue.tasks import HELD_OUT, GlueTask
 from fairseq_plugins.records.logs import read_training, read_validated
 from fairseq_plugins.records.recipe import hydra_word, record
 from fairseq_plugins.runner.checkpoints import find_restart
-from fairseq_plugins.runner.commands import run_command
-from fairseq_plugins.runner.launcher import Launcher
+from fairseq_plugins.runner.launcher import Launcher, run_command
 from fairseq_plugins.runner.progress import EVALUATING, Progress
 
 HEAD = "own"  # name of the classification head

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -13,6 +13,10 @@ class Terminated(KeyboardInterrupt):
 
 class OutOfTime(KeyboardInterrupt):
     """SIGUSR1: the time limit of a job is near."""
+
+
+class TooSlow(KeyboardInterrupt):
+    """Stop of runs that would take more than the remaining time."""
 
 
 STOP = "stop"  # a file in a training's folder of checkpoints: it saves and stops
@@ -33,12 +37,15 @@ class Interruption:
 
     Attributes:
         has_gained: whether any run made progress, so that requeueing the job makes sense.
+        is_late: called at every check, returns whether the runs are too slow; None if any time will
+            do.
     """
 
     def __init__(self) -> None:
         self._kind: type[KeyboardInterrupt] | None = None
         self._since = 0.0
         self.has_gained = False
+        self.is_late: Callable[[], bool] | None = None
 
     def request(self, kind: type[KeyboardInterrupt] = KeyboardInterrupt) -> None:
         """Request a stop; the first request sets the exception that `check` raises."""
@@ -51,13 +58,19 @@ class Interruption:
         return self._kind is OutOfTime
 
     def check(self, *, is_saving: bool = False) -> None:
-        """Raise KeyboardInterrupt if a stop was requested.
+        """Raise KeyboardInterrupt if a stop was requested, TooSlow if the runs are late.
 
         is_saving: wait up to `SAVING_SECONDS` for a training that saves at the time limit.
         """
         has_time = time.monotonic() - self._since < SAVING_SECONDS
         if self._kind and not (is_saving and self.is_out_of_time and has_time):
             raise self._kind
+        if self.is_late is not None and self.is_late():
+            raise TooSlow
+
+    def reset(self) -> None:
+        """Forget the stop of late runs."""
+        self._kind = self.is_late = None
 
     def pause(self, seconds: float) -> None:
         """Sleep, and check."""

@@ -24,8 +24,7 @@ from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.results import Result, load_result
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner.checkpoints import require_model
-from fairseq_plugins.runner.commands import run_command
-from fairseq_plugins.runner.launcher import Launcher
+from fairseq_plugins.runner.launcher import Launcher, run_command
 
 MODEL = "model.pt"
 TOLERANCE = 1e-3  # relative; last digits differ between processors

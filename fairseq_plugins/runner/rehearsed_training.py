@@ -20,9 +20,8 @@ from fairseq_plugins.experiments.planned import PlannedRun, plan_run
 from fairseq_plugins.experiments.training import train_command
 from fairseq_plugins.records.recipe import hydra_word
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner.commands import executable, run_command
 from fairseq_plugins.runner.cost_estimates import vocabulary_of
-from fairseq_plugins.runner.launcher import Launcher, ProcessLauncher
+from fairseq_plugins.runner.launcher import Launcher, ProcessLauncher, executable, run_command
 from fairseq_plugins.runner.rehearsal import GIB, count_parameters, memory_of
 
 UPDATES = 2

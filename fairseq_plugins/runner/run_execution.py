@@ -22,10 +22,9 @@ from fairseq_plugins.records.recipe_files import write_result
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner import checkpoints
-from fairseq_plugins.runner.commands import executable
 from fairseq_plugins.runner.interruption import STOP, Interruption, OutOfTime
 from fairseq_plugins.runner.journal import JOURNAL, Journal
-from fairseq_plugins.runner.launcher import KILLED, Launcher
+from fairseq_plugins.runner.launcher import KILLED, Launcher, executable
 from fairseq_plugins.runner.progress import EVALUATING, Progress
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.run_state import summary

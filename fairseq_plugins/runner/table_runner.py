@@ -2,9 +2,12 @@
 
 import os
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+from fairseq_plugins.common import provenance
 from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.locks import Busy
@@ -13,31 +16,33 @@ from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records import results
 from fairseq_plugins.records.recipe_files import NewerResult, write_result
 from fairseq_plugins.records.results import Result
+from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner import checkpoints
+from fairseq_plugins.runner.interruption import Interruption
 from fairseq_plugins.runner.journal import Journal
-from fairseq_plugins.runner.progress import DONE, FAILED, PRETRAINING, SKIPPED
+from fairseq_plugins.runner.launcher import Launcher, get_launchers
+from fairseq_plugins.runner.progress import DONE, FAILED, PRETRAINING, SKIPPED, Progress
 from fairseq_plugins.runner.run_execution import UNWRITTEN, RunContext, RunExecution, RunFailed
+from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.run_state import (
     is_being_replaced,
     is_pretrained,
     is_recorded,
     lacks_checkpoint,
     matching_result,
+    shortened,
     summary,
 )
+from fairseq_plugins.runner.worker_pool import environments
 
 
-class TableRunner:
+class TableRunner(RunContext):
     """Worker that trains and measures runs, one after another."""
-
-    def __init__(self, context: RunContext) -> None:
-        self._context = context
-        self.root, self.progress, self.options = context.root, context.progress, context.options
 
     def warm_up(self) -> None:
         """Start the preloaded process before the first command needs it."""
         nothing = [sys.executable, "-m", "fairseq_plugins.common.errors"]
-        self._context.launcher(nothing, Path(os.devnull), lambda lines: None)
+        self.launcher(nothing, Path(os.devnull), lambda lines: None)
 
     def run(self, planned: PlannedRun) -> RunFailed | None:
         """Finish one run; return a failure, raise an interruption."""
@@ -65,10 +70,10 @@ class TableRunner:
                 return
             forced = self.options.force or is_being_replaced(self.root, planned)
             with_metrics = self._with_recorded_metrics(planned)
-            execution = RunExecution(self._context, with_metrics, lock, forced=forced)
+            execution = RunExecution(self, with_metrics, lock, forced=forced)
             if self.options.stage == "train":
                 execution.train_all()
-                self._context.interruption.has_gained = True
+                self.interruption.has_gained = True
                 self.progress.change(planned.run.name, DONE, "trained; another job measures it")
                 return
             existing = self._recorded(planned) if self.options.missing_checkpoints else None
@@ -107,7 +112,7 @@ class TableRunner:
                 self.progress.say(f"{title}: {text}")
 
         # Others may need it: all seeds of a row, or all rows of a table, start from it.
-        pause, failed = self._context.interruption.pause, self._context.failed_starts
+        pause, failed = self.interruption.pause, self.failed_starts
         with checkpoints.exclusive(self.root / run.folder, say, pause) as lock:
             if run in failed:
                 raise failed[run]
@@ -116,9 +121,7 @@ class TableRunner:
             try:
                 existing = self._recorded(planned)
                 forced = is_being_replaced(self.root, planned)
-                execution = RunExecution(
-                    self._context, planned, lock, forced=forced, shown_as=title
-                )
+                execution = RunExecution(self, planned, lock, forced=forced, shown_as=title)
                 note = execution.finish(existing)
             except RunFailed as error:
                 failed[run] = error
@@ -144,8 +147,8 @@ class TableRunner:
         if result is None:
             return True
         note = summary(result)
-        is_dirty = any(one.endswith("-dirty") for one in (result["commit"], self._context.commit))
-        if is_dirty and result.get("sources") != self._context.sources:
+        is_dirty = any(one.endswith("-dirty") for one in (result["commit"], self.commit))
+        if is_dirty and result.get("sources") != self.sources:
             note += "; made by other code, --force trains it again"
         self.progress.change(planned.run.name, SKIPPED, note)
         return True
@@ -221,3 +224,69 @@ class TableRunner:
             self.progress.change(run.name, SKIPPED, f"{summary(result)}, from {table}")
             return True
         return False
+
+
+@contextmanager
+def start_workers(
+    root: Path,
+    title: str,
+    planned: Sequence[PlannedRun],
+    options: RunOptions,
+    interruption: Interruption,
+    launcher: Launcher | None = None,
+) -> Iterator[list[TableRunner]]:
+    """Start `options.jobs` workers that report their progress and end with the block.
+
+    launcher: runs all commands in place of real ones.
+    """
+    gpus, jobs = max((one.devices.gpus for one in planned), default=0), options.jobs
+    # Read before training, since files may change meanwhile.
+    commit, sources = provenance.commit(root), provenance.sources(root)
+    with (
+        interruption.on_signals(),
+        nullcontext([launcher] * jobs)
+        if launcher
+        else get_launchers(root, gpus, environments(jobs, gpus)) as launchers,
+        Progress(title, [one.run.name for one in planned], jobs) as progress,
+    ):
+        warn_of_changes(root, commit, progress.say)
+        warn_of_other_data(root, planned, progress.say)
+        failed: dict[Run, RunFailed] = {}
+        yield [
+            TableRunner(root, one, progress, interruption, options, commit, sources, failed)
+            for one in launchers
+        ]
+
+
+def warn_of_changes(root: Path, commit: str, say: Callable[[str], None]) -> None:
+    """Warn, before training, if the code differs from the recorded commit."""
+    if not commit.endswith("-dirty"):
+        return
+    say(
+        f"Warning: results are recorded as of {commit[:10]}-dirty, which means commit "
+        f"{commit[:10]} and changes that nobody else has (new or changed: "
+        f"{shortened(provenance.uncommitted(root))})."
+    )
+
+
+def warn_of_other_data(
+    root: Path, planned: Sequence[PlannedRun], say: Callable[[str], None]
+) -> None:
+    """Warn, before training, if the page will leave out earlier results, which have other data."""
+    for one in {one.run.attention: one for one in planned}.values():
+        run, folder = one.run, (root / one.run.result).parent
+        found = results.read_results(folder, one.experiment.metrics, lambda _: None)
+        others = [result for result in found if results.run_of(result) != run]
+        newest = results.newest_by_attention(others).get(run.attention)
+        if newest is None:
+            continue
+        try:
+            data = one.describe_data(root)
+        except DataError:  # each run reports it
+            continue
+        if data and (folders := provenance.different_folders(newest["data"], data)):
+            words = f" ({', '.join(folders)})" if any(folders) else ""
+            say(
+                f"Warning: {run.name} has other data than {results.run_of(newest).name}{words}; "
+                "the page leaves out results whose data differ from the newest one's."
+            )

@@ -1,13 +1,20 @@
-"""Seeds, updates and model size that fit into a given time, and the stop of late rounds.
+"""Seeds, updates and model size that fit into a given time, and the rounds that use it.
 
 A round is one training of every encoding from one seed.
 """
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from fairseq_plugins.runner.interruption import Interruption
+from fairseq_plugins.runner.interruption import TooSlow
+
+if TYPE_CHECKING:
+    from fairseq_plugins.runner.text_comparison import TextRounds
+
+Clock = Callable[[], float]
 
 RESERVE_SECONDS = 8.0  # for the page and the figures at the end
 MARGIN = 0.85  # planned share of the time; the rest is for a machine that slows down
@@ -87,26 +94,98 @@ def fits_another(seconds: float, rounds: list[float], seeds: int) -> bool:
     return seconds - RESERVE_SECONDS > max(rounds)
 
 
-class TooSlow(KeyboardInterrupt):
-    """Stop of a round that would take more than the remaining time."""
+def run_rounds(
+    rounds: "TextRounds",
+    deadline: float,
+    seeds: int,
+    say: Callable[[str], None],
+    clock: Clock = time.monotonic,
+) -> Settings:
+    """Run a pilot, then as many rounds as fit; return the settings of the last results.
 
+    At least the results of the pilot remain.
 
-class Watch(Interruption):
-    """An interruption that also stops late rounds.
-
-    is_late: called at every check; None between rounds.
+    deadline: of the whole comparison, by the clock. seeds: wanted number of rounds.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_late: Callable[[], bool] | None = None
+    def left() -> float:
+        return deadline - clock()
 
-    def check(self, *, is_saving: bool = False) -> None:
-        """Raise KeyboardInterrupt if a stop was requested, TooSlow if the round is late."""
-        super().check(is_saving=is_saving)
-        if self.is_late is not None and self.is_late():
-            raise TooSlow
+    begin = left()
+    speed = rounds.pilot()
+    took = begin - left()
+    rounds.show(f"So far (pilot of {PILOT.updates} updates, seed 1)")
+    plan = plan_rounds(left(), speed, seeds)
+    while plan.settings != PILOT:
+        say(_describe(plan, speed, left()))
+        rounds.put_pilot_aside()
+        begin = left()
+        slower = _first_round(rounds, plan.settings, speed, left)
+        took = begin - left()
+        if slower is None:
+            rounds.show(f"So far (seed 1 of {plan.seeds})")
+            _more_rounds(rounds, plan.settings, seeds, took, left)
+            return plan.settings
+        say(f"The machine has become {slower:.1f} times slower: the rest is planned anew.")
+        speed = speed.times(slower)
+        took = speed.seconds(PILOT)
+        plan = plan_rounds(left(), speed, seeds)
+    rounds.bring_pilot_back()
+    if plan.seeds == 1:
+        say("There is no time for another round: the pilot is the result.")
+    else:
+        say(
+            f"There is no time for longer runs: planned are {plan.seeds} seeds of {PILOT.updates} "
+            "updates, and the pilot is the first of them."
+        )
+        _more_rounds(rounds, plan.settings, seeds, took, left)
+    return PILOT
 
-    def reset(self) -> None:
-        """Forget the stop of a late round."""
-        self._kind, self.is_late = None, None
+
+def _first_round(
+    rounds: "TextRounds", settings: Settings, speed: Speed, left: Clock
+) -> float | None:
+    """Run the first round of some settings, unless it turns out that it would end too late.
+
+    Returns:
+        None if it has ended; if it was stopped, how many times slower than planned it was.
+    """
+    begin, planned, done = left(), speed.seconds(settings), 0.0
+
+    def is_late(share: float) -> bool:
+        nonlocal done
+        done, elapsed = max(share, 1 / settings.updates), begin - left()
+        return elapsed > PATIENCE * planned and elapsed / done > begin
+
+    try:
+        rounds.run(settings, 1, is_late)
+    except TooSlow:
+        return max(PATIENCE, (begin - left()) / planned / done)
+    return None
+
+
+def _more_rounds(
+    rounds: "TextRounds", settings: Settings, seeds: int, first: float, left: Clock
+) -> None:
+    """Run rounds from seed 2 on while another one fits; a late one is stopped."""
+    times = [first]
+    while fits_another(left(), times, seeds):
+        begin = left()
+        try:
+            rounds.run(settings, len(times) + 1, lambda share: left() < 0)
+        except TooSlow:
+            return
+        times.append(begin - left())
+
+
+def _describe(plan: Plan, speed: Speed, left: float) -> str:
+    """Describe the plan, and the speed that it follows from."""
+    settings = plan.settings
+    text = (
+        f"An update takes {speed.update:.2f} s of all encodings together. Planned for the "
+        f"{left / 60:.1f} minutes that are left: {plan.seeds} seeds (at most {MOST_SEEDS} if time "
+        f"remains), {settings.updates} updates each"
+    )
+    if settings.is_small:
+        text += "; the machine is slow, so that the model has one layer and half the batch"
+    return f"{text}."

@@ -12,7 +12,7 @@ import pytest
 from fairseq_plugins.cli import compare, finetune
 from fairseq_plugins.common.locks import exclusive_lock
 from fairseq_plugins.data import one_text
-from fairseq_plugins.runner import table_run, text_comparison, time_budget
+from fairseq_plugins.runner import table_runner, text_comparison, time_budget
 from tests.pictures import save_points
 from tests.tables.fake_fairseq import save
 
@@ -85,9 +85,9 @@ def refusal(call) -> int:
 
 
 def run(root: Path, monkeypatch, fake: Fake, *words: str) -> int:
-    crew = partial(table_run.start_workers, launcher=fake)
+    crew = partial(table_runner.start_workers, launcher=fake)
     with monkeypatch.context() as patch:
-        patch.setattr(table_run, "start_workers", crew)
+        patch.setattr(table_runner, "start_workers", crew)
         return compare.main([*WORDS, "--text", str(root / "book.txt"), *words])
 
 
@@ -221,8 +221,8 @@ def test_without_time_for_longer_runs_the_pilot_counts(root, monkeypatch, capsys
 def test_three_encodings_are_compared_in_all_pairs(root, monkeypatch, capsys):
     monkeypatch.setattr(time_budget, "MOST_SEEDS", 3)
     words = ["--seeds", "3", "--minutes", "5", "--text", str(root / "book.txt")]
-    crew = partial(table_run.start_workers, launcher=Fake(root))
-    monkeypatch.setattr(table_run, "start_workers", crew)
+    crew = partial(table_runner.start_workers, launcher=Fake(root))
+    monkeypatch.setattr(table_runner, "start_workers", crew)
     assert compare.main(["rope", "t5", "xl", *words]) == 0
     said = capsys.readouterr().out
     assert said.splitlines()[0].startswith("Comparing rope, t5, xl under vanilla attention")

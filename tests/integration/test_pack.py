@@ -19,9 +19,8 @@ from fairseq_plugins.common.errors import OptionError, WorkError
 from fairseq_plugins.data.prepare import prepare_toy
 from fairseq_plugins.records.logs import read_evaluation_loss
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner import packing, table_run
-from fairseq_plugins.runner.commands import executable
-from fairseq_plugins.runner.launcher import PreloadedLauncher
+from fairseq_plugins.runner import packing, table_runner
+from fairseq_plugins.runner.launcher import PreloadedLauncher, executable
 from tests.integration import toy_repository as toy
 from tests.preprocessing import preprocess_here
 
@@ -53,7 +52,7 @@ def root(folder: Path, launcher: PreloadedLauncher) -> Path:
         prepare_toy(folder / "data" / "toy", seed=1, sentences=counts)
     words = ("--scale", "toy", "--rows", "rope", "--attention", "linear", "--jobs", "1")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_run, "get_launchers", lambda *_: nullcontext([launcher]))
+        patch.setattr(table_runner, "get_launchers", lambda *_: nullcontext([launcher]))
         assert main(["table2", *words], folder) == 0
     return folder
 

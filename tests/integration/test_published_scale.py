@@ -14,7 +14,7 @@ import yaml
 from fairseq_plugins.cli.train_table import main
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.data import prepare_mlm
-from fairseq_plugins.runner import table_run
+from fairseq_plugins.runner import table_runner
 from fairseq_plugins.runner.launcher import PreloadedLauncher
 from fairseq_plugins.squad.generated import generate_questions
 from tests.integration import toy_repository as toy
@@ -108,7 +108,7 @@ def table(
         assert main([*words, "--scale", "published", "--jobs", "1"], root) == 0
 
     monkeypatch.setattr(
-        table_run, "get_launchers", lambda root, gpus, environments: nullcontext([launcher])
+        table_runner, "get_launchers", lambda root, gpus, environments: nullcontext([launcher])
     )
     return make
 

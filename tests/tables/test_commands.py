@@ -8,7 +8,7 @@ import pytest
 
 from fairseq_plugins.cli.train_table import main
 from fairseq_plugins.experiments.training import SRUN
-from fairseq_plugins.runner.commands import executable
+from fairseq_plugins.runner.launcher import executable
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

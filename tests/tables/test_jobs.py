@@ -19,7 +19,7 @@ from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.records.results import read_result
-from fairseq_plugins.runner import preflight, table_command, table_run, worker_pool
+from fairseq_plugins.runner import preflight, table_command, table_runner, worker_pool
 from fairseq_plugins.runner.interruption import Interruption, Terminated
 from fairseq_plugins.runner.launcher import PreloadedLauncher, ProcessLauncher, get_launchers
 from fairseq_plugins.runner.plan import plan
@@ -48,7 +48,7 @@ def plan_rows(configs, devices):
 
 
 def work(root, planned, fake, count):
-    return table_run.run_table(root, planned, RunOptions(jobs=count), launcher=fake)
+    return table_command.run_table(root, planned, RunOptions(jobs=count), launcher=fake)
 
 
 def result_of(root, one):
@@ -269,10 +269,10 @@ def test_gpus_are_the_runs_own(root, configs, monkeypatch):
         parties = threading.Barrier(2)
         yield [OnGpus(root, parties, own) for own in found]
 
-    monkeypatch.setattr(table_run, "get_launchers", fakes)
+    monkeypatch.setattr(table_runner, "get_launchers", fakes)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,6,7,8")
     planned = plan_rows(configs, Devices(2))
-    assert table_run.run_table(root, planned, RunOptions(jobs=2)) == 0
+    assert table_command.run_table(root, planned, RunOptions(jobs=2)) == 0
     assert ["2,3", "6,7"] in most
     assert {gpu for found in most for gpu in found} == {"2,3", "6,7"}
 

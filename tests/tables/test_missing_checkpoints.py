@@ -12,7 +12,7 @@ from fairseq_plugins.papers.bert import BERT_PROPERTIES_TABLE
 from fairseq_plugins.papers.lrpe import TABLE_3, TABLE_8
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner import table_run
+from fairseq_plugins.runner import table_command
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.run_state import lacks_checkpoint
 from tests.tables.fake_commands import FakeCommands
@@ -29,7 +29,9 @@ def work(
     place, table: Table, row: str, fake: FakeCommands, *, force=False, status=0, **options
 ) -> PlannedRun:
     planned = plan_one(place, table, row)
-    found = table_run.run_table(place, [planned], RunOptions(force=force, **options), launcher=fake)
+    found = table_command.run_table(
+        place, [planned], RunOptions(force=force, **options), launcher=fake
+    )
     assert found == status
     return planned
 

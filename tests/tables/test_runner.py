@@ -31,7 +31,7 @@ from fairseq_plugins.runner import (
     journal,
     preflight,
     run_state,
-    table_run,
+    table_command,
     table_runner,
 )
 from fairseq_plugins.runner import status as run_status
@@ -57,7 +57,7 @@ def planned(configs):
 
 
 def work(root, planned, fake, *, force=False):
-    return table_run.run_table(root, planned, RunOptions(force=force), launcher=fake)
+    return table_command.run_table(root, planned, RunOptions(force=force), launcher=fake)
 
 
 def folder_of(root, one):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairseq_plugins.runner.text_rounds import run_rounds
+from fairseq_plugins.runner.interruption import TooSlow
 from fairseq_plugins.runner.time_budget import (
     FEWEST_SEEDS,
     FEWEST_UPDATES,
@@ -12,9 +12,9 @@ from fairseq_plugins.runner.time_budget import (
     Plan,
     Settings,
     Speed,
-    TooSlow,
     fits_another,
     plan_rounds,
+    run_rounds,
 )
 
 MINUTES = 60.0
