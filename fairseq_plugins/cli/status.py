@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.common.root import ROOT
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
-from fairseq_plugins.records import submissions
-from fairseq_plugins.runner.slurm_queue import NoSlurm, Queued, read_queue
+from fairseq_plugins.runner.slurm_queue import NoSlurm, Queued, read_queue, read_submissions
 from fairseq_plugins.runner.status import (
     CANCELLED,
     DONE,
@@ -59,7 +58,7 @@ def _read(tables: Sequence[str], place: str | None) -> tuple[list[Status], str]:
 
     place: scale or study, None for all.
     """
-    submitted, problem = submissions.read(ROOT), ""
+    submitted, problem = read_submissions(ROOT), ""
     queue: dict[str, Queued] | None = None
     try:
         queue = read_queue(ROOT) if submitted else {}

@@ -33,8 +33,3 @@ class RunOptions:
     keep: Retention = "all"
     stage: Stage = "all"
     job: int | None = None
-
-    @property
-    def job_words(self) -> tuple[str, ...]:
-        """Options that a submission hands to every job."""
-        return ("--keep", self.keep) if self.keep != "all" else ()

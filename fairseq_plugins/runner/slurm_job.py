@@ -13,7 +13,7 @@ from fairseq_plugins.experiments.devices import GPUS_PER_NODE
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.records.submissions import RunKey
+from fairseq_plugins.runner.slurm_queue import RunKey
 
 _CPUS_PER_GPU = 4
 # SIGUSR1 to the batch shell. Slurm may send it up to a minute early, and

@@ -1,12 +1,23 @@
-"""Slurm's queue: reading the jobs of this repository and requeueing one."""
+"""Slurm: the records of submitted jobs, its queue, and requeueing a job.
 
+A record is a line of JSON in jobs.jsonl, the oldest first.
+"""
+
+import json
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from fairseq_plugins.common.root import root_folder
+
+SUBMISSIONS = "jobs.jsonl"
+RENDER = "render"  # suffix of the name of a job that renders a page
+RunKey = tuple[str, str, str]  # table, folder of the scale or study, name of the run
+Record = Mapping[str, Any]  # of a submitted job
 _FIELDS = "%A|%j|%T|%r|%e|%Z"
 _TIMES_IN_SECONDS = {"SLURM_TIME_FORMAT": "%s"}  # since 1970, as `time.time`
 # States of a job that will run, or run again.
@@ -33,6 +44,41 @@ class Queued:
     def waits(self) -> bool:
         """Return whether it is not running yet."""
         return self.state in _WAITS
+
+
+def note_submission(root: Path, folder: Path, record: Mapping[str, Any]) -> None:
+    """Append a job and the time, in seconds since 1970, to the file in a folder."""
+    with (root / folder / SUBMISSIONS).open("a") as file:
+        # A line that was cut off has no end; the next record must not become a part of it.
+        file.write("\n" + json.dumps({**record, "submitted": time.time()}) + "\n")
+
+
+def read_submissions(root: Path) -> list[dict[str, Any]]:
+    """Read the jobs of all tables, the latest of each name, with the `folder` of its log."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted((root / root_folder("checkpoints")).glob(f"*/*/{SUBMISSIONS}")):
+        for line in path.read_text(errors="replace").splitlines():
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):  # empty, or the writing process was killed
+                continue
+            if _is_sound(record):
+                found[record["name"]] = {**record, "folder": path.parent}
+    return list(found.values())
+
+
+def _is_sound(record: Any) -> bool:
+    """Return whether a record has the keys of a job, with the right types."""
+    match record:
+        case {"name": str(), "number": int(number), "runs": [*runs], "after": [*after]}:
+            since = record.get("submitted", 0.0)
+            return (
+                not isinstance(number, bool)
+                and all(isinstance(name, str) for name in after)
+                and all(isinstance(run, list) and [*map(type, run)] == [str] * 3 for run in runs)
+                and type(since) in (int, float)
+            )
+    return False
 
 
 class NoSlurm(Exception):

@@ -1,18 +1,27 @@
-"""Submission of runs as Slurm jobs."""
+"""Submission of runs as Slurm jobs that depend on each other."""
 
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fairseq_plugins.experiments.planned import PlannedRun
-from fairseq_plugins.records import submissions
-from fairseq_plugins.records.submissions import RENDER, RunKey
-from fairseq_plugins.runner.dependent_jobs import DependentJobs, QueuedJob, at_most
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.run_state import is_pretrained, is_recorded
-from fairseq_plugins.runner.slurm_job import EVALUATE, Job, key_of, name_of
-from fairseq_plugins.runner.slurm_queue import NoSlurm, Queued, read_queue
+from fairseq_plugins.runner.slurm_job import EVALUATE, Job, jobs_of, key_of, name_of, script
+from fairseq_plugins.runner.slurm_queue import (
+    RENDER,
+    NoSlurm,
+    Queued,
+    Record,
+    RunKey,
+    note_submission,
+    read_queue,
+    read_submissions,
+)
 
 
 def make_jobs(
@@ -26,25 +35,16 @@ def make_jobs(
     queued: the jobs in the queue by name; their runs get no other job.
     """
     queued = queued or {}
-    dependent = DependentJobs(
-        lambda one: is_recorded(root, one),
-        lambda one: is_pretrained(root, one),
-        options.force,
-        options.job_words,
-        _jobs_in_queue(root, queued),
-    )
+    dependent = DependentJobs(root, options, _jobs_in_queue(root, queued))
     for planned in tables:
-        dependent.add_all(planned, options.jobs)
+        dependent.add_all(planned)
     for run in dependent.done:
         print(f"{run.name}: done already")
     for run, name in dependent.queued.items():
         is_own = name in (name_of(run), name_of(run, EVALUATE))
         print(f"{name_of(run)}: {_in_queue(queued[name])}{'' if is_own else f', {name}'}")
     for planned in tables:
-        runs = {one.run: None for one in planned}
-        made = {run for job in dependent.jobs.values() for run in job.runs}
-        if runs.keys() & (made | dependent.queued.keys()):
-            dependent.add_page(runs, planned[0].options)
+        dependent.add_page(planned)
     jobs = [*dependent.jobs.values()]
     return at_most(jobs, options.max_running) if options.max_running else jobs
 
@@ -85,7 +85,7 @@ def submit(
         numbers[job.name] = new[job.name] = number
         runs = [list(key_of(run)) for run in job.runs]
         record = {"name": job.name, "number": number, "runs": runs, "stage": job.stage}
-        submissions.note(root, job.folder, {**record, "after": list(job.after)})
+        note_submission(root, job.folder, {**record, "after": list(job.after)})
         waits = [name for name in (*job.after, *job.finally_after) if name in numbers]
         after = f", after {', '.join(str(numbers[name]) for name in waits)}" if waits else ""
         print(f"{job.name}: job {number}{after}")
@@ -93,17 +93,13 @@ def submit(
     return 0
 
 
-def _jobs_in_queue(root: Path, queued: Mapping[str, Queued]) -> dict[RunKey, QueuedJob]:
+def _jobs_in_queue(root: Path, queued: Mapping[str, Queued]) -> dict[RunKey, Record]:
     """Map each run to its recorded job in the queue; of two, to the one that evaluates."""
-    jobs: dict[RunKey, QueuedJob] = {}
-    for record in submissions.read(root):
-        if record["name"] not in queued:
-            continue
-        only_trains = record.get("stage") == "train"
-        job = QueuedJob(record["name"], len(record["runs"]) > 1, only_trains)
-        for table, folder, name in record["runs"]:
-            if not only_trains or (table, folder, name) not in jobs:
-                jobs[table, folder, name] = job
+    jobs: dict[RunKey, Record] = {}
+    for record in read_submissions(root):
+        for table, folder, name in record["runs"] if record["name"] in queued else ():
+            if record.get("stage") != "train" or (table, folder, name) not in jobs:
+                jobs[table, folder, name] = record
     return jobs
 
 
@@ -130,3 +126,135 @@ def _submit(root: Path, job: Job, numbers: Mapping[str, int]) -> int | None:
         print(f"{job.name}: sbatch must print the number of the job, but printed {done.stdout!r}")
         return None
     return int(number[1])
+
+
+class DependentJobs:
+    """The jobs of a submission, each after the jobs that it depends on.
+
+    Attributes:
+        jobs: to submit, by name.
+        done: runs that have their results.
+        queued: by run the job in the queue that makes it.
+    """
+
+    def __init__(
+        self, root: Path, options: RunOptions, in_queue: Mapping[RunKey, Record] | None = None
+    ) -> None:
+        """Take the options of all jobs, and the records of the jobs in the queue by run."""
+        self.root, self.options, self._in_queue = root, options, in_queue or {}
+        self.jobs: dict[str, Job] = {}
+        self.done: list[Run] = []
+        self.queued: dict[Run, str] = {}
+        self._words = ("--keep", options.keep) if options.keep != "all" else ()
+        self._packs = {one["name"] for one in self._in_queue.values() if len(one["runs"]) > 1}
+        self._last: dict[Run, str] = {}  # by run the job after which it has its result
+
+    def add_all(self, planned: Sequence[PlannedRun]) -> None:
+        """Add the jobs of runs, `jobs` of them in one, and of the runs that they start from."""
+        together, again = [], "--force" if self.options.force else ""
+        for one in planned:
+            run = one.run
+            if not self.options.force and is_recorded(self.root, one):
+                self.done.append(run)
+                continue
+            has_job = run in self._last or key_of(run) in self._in_queue
+            is_shared = not self.options.force and self._same_elsewhere(run) is not None
+            if has_job or is_shared:
+                self.add(one, again)
+            else:
+                together.append(one)
+        packed = self.options.jobs
+        for first in range(0, len(together), packed):
+            self._add_jobs(together[first : first + packed], again)
+
+    def add(self, planned: PlannedRun, again: str = "") -> str:
+        """Add the jobs of a run and of those before it; return the name of its last job.
+
+        again: as of `jobs_of`.
+        """
+        run = planned.run
+        if run in self._last:
+            return self._last[run]
+        if queued := self._finishing(run):
+            self.queued[run] = self._last[run] = queued
+        elif not again and (shared := self._same_elsewhere(run)):
+            self._add_after([shared], *jobs_of([planned], self._words, is_copied=True))
+        else:
+            self._add_jobs([planned], again)
+        return self._last[run]
+
+    def _add_jobs(self, planned: Sequence[PlannedRun], again: str) -> None:
+        """Add the jobs of runs that share them, after those of the runs that they start from."""
+        before = dict.fromkeys(name for one in planned for name in self._jobs_before(one))
+        self._add_after([*before], *jobs_of(planned, self._words, again))
+
+    def _jobs_before(self, planned: PlannedRun) -> list[str]:
+        """Add the jobs of the run that a run starts from, unless that has its checkpoint.
+
+        In a new clone it has a result and no checkpoint: one job trains it again for all.
+        """
+        before = planned.pretraining
+        if before is None or is_pretrained(self.root, before):
+            return []
+        return [self.add(before, "--missing-checkpoints" if is_recorded(self.root, before) else "")]
+
+    def _add_after(self, before: Sequence[str], first: Job, *others: Job) -> None:
+        """Add the jobs of the same runs, of which the first depends on jobs `before` it.
+
+        A job with several runs fails if one of them fails. Jobs that depend on it start whatever
+        its status, and check for the checkpoints that they need. So does a job with several runs
+        that depends on others, since its runs need different checkpoints.
+        """
+        if len(first.runs) > 1:
+            self._packs.add(first.name)
+        any_status = [name for name in before if {name, first.name} & self._packs]
+        succeeded = [name for name in before if name not in any_status]
+        first = replace(first, after=tuple(succeeded), finally_after=tuple(any_status))
+        self.jobs |= {job.name: job for job in (first, *others)}
+        self._last |= dict.fromkeys(first.runs, [first, *others][-1].name)
+
+    def _finishing(self, run: Run) -> str | None:
+        """Return the job in the queue that gives a run its result, None without one."""
+        record = self._in_queue.get(key_of(run))
+        return record["name"] if record and record.get("stage") != "train" else None
+
+    def _same_elsewhere(self, run: Run) -> str | None:
+        """Return the job of the same run of another table; Tables 2 and 5 share rows."""
+        kind = TABLES[run.table].experiment
+        others = [t for t in TABLES if TABLES[t].experiment == kind and t != run.table]
+        for same in (replace(run, table=table) for table in others):
+            if same in self._last:
+                return self._last[same]
+            # Studies of one name may have different settings, which a queued job does not record.
+            if not run.study and (queued := self._finishing(same)):
+                return queued
+        return None
+
+    def add_page(self, planned: Sequence[PlannedRun]) -> None:
+        """Add the job that renders a table once the jobs of its runs, if any, have ended.
+
+        It starts whatever their status.
+        """
+        runs = [one.run for one in planned]
+        jobs = [job.name for job in self.jobs.values() if {*job.runs} & {*runs}]
+        jobs += [name for run, name in self.queued.items() if run in runs]
+        if jobs:
+            words = (*script(*runs, has_cells=False), *planned[0].options, "--render")
+            name = f"{runs[0].table}-{runs[0].folder_name}-{RENDER}"
+            after = tuple(dict.fromkeys(jobs))
+            self.jobs[name] = Job(name, runs[0].folder.parent, words, finally_after=after)
+
+
+def at_most(jobs: Sequence[Job], running: int) -> list[Job]:
+    """Limit the jobs that train at once: each waits for the one `running` jobs before it.
+
+    Jobs that only evaluate or copy are not counted: they follow the job that they depend on.
+    """
+    counted = [job.name for job in jobs if job.trains]
+    before = dict(zip(counted[running:], counted, strict=False))
+    return [
+        replace(job, finally_after=(*job.finally_after, before[job.name]))
+        if job.name in before
+        else job
+        for job in jobs
+    ]

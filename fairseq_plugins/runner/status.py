@@ -14,9 +14,8 @@ from typing import Any
 from fairseq_plugins.common.root import from_root, root_folder
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.recipe_files import fault_of
-from fairseq_plugins.records.submissions import RENDER, RunKey
 from fairseq_plugins.runner.journal import JOURNAL, Journal, written
-from fairseq_plugins.runner.slurm_queue import Queued
+from fairseq_plugins.runner.slurm_queue import RENDER, Queued, Record, RunKey
 
 DONE, RUNNING, WAITING = "done", "running", "waiting"
 STOPPED, FAILED, CANCELLED = "stopped", "failed", "cancelled"
@@ -60,15 +59,12 @@ class Status:
     log: str = ""
 
 
-Record = Mapping[str, Any]  # of a submitted job
-
-
 def gather(
     root: Path, submitted: Sequence[Record], queue: Mapping[str, Queued] | None
 ) -> list[Status]:
     """Return the status of all runs with a result, folder or job, and of the pages, by table.
 
-    submitted: from `submissions.read`, read before the queue. queue: None if Slurm does not answer.
+    submitted: from `read_submissions`, read before the queue. queue: None if Slurm does not answer.
     """
     return _Gathering(root, submitted, queue).statuses()
 

@@ -7,12 +7,11 @@ import pytest
 
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
-from fairseq_plugins.records import submissions
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner import slurm_queue, slurm_submission
-from fairseq_plugins.runner.dependent_jobs import DependentJobs, at_most
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.slurm_job import DEFAULT_MIB, Job, jobs_of
+from fairseq_plugins.runner.slurm_submission import DependentJobs, at_most
 from tests.tables.fake_slurm import planned
 
 
@@ -32,7 +31,7 @@ def test_what_others_start_from_is_submitted_once_and_first(place, cluster):
     assert cluster.dependency("bert_table4-toy-none-vanilla-s1") == "afterok:103,singleton"
     assert cluster.dependency("bert_table4-toy-render") == "afterany:102:104,singleton"
     assert all("--kill-on-invalid-dep=yes" in command for command in cluster.submitted)
-    noted = {one["name"]: one for one in submissions.read(place)}
+    noted = {one["name"]: one for one in slurm_queue.read_submissions(place)}
     assert noted["bert_table4-toy-none-vanilla-s1"]["number"] == 104
     assert noted["bert_table4-toy-none-vanilla-s1"]["after"] == [
         "bert_continued-toy-none-vanilla-s1"
@@ -90,7 +89,7 @@ def test_many_gpus_do_not_wait_for_an_evaluation(place, table, gpus, expected):
 
 
 def test_a_run_that_two_tables_share_is_trained_once(place):
-    chain = DependentJobs(lambda one: False, lambda one: False)
+    chain = DependentJobs(place, RunOptions())
     chain.add_all(planned(place, "table2", "lrpe_type2"))
     chain.add_all(planned(place, "table5", "lrpe_type2"))
     first, second = chain.jobs.values()
@@ -98,10 +97,23 @@ def test_a_run_that_two_tables_share_is_trained_once(place):
     assert second.stage == "take"
 
 
-def test_packed_runs_share_a_node(place):
+@pytest.fixture
+def recorded(monkeypatch):
+    """The rows and tables whose runs have results."""
+    found = set()
+    monkeypatch.setattr(
+        slurm_submission,
+        "is_recorded",
+        lambda root, one: bool({one.run.row, one.run.table} & found),
+    )
+    return found
+
+
+def test_packed_runs_share_a_node(place, recorded):
     rows = planned(place, "table2", "base", "rope", "t5", scale="paper", gpus=1)
-    chain = DependentJobs(lambda one: one.run.row == "t5", lambda one: False)
-    chain.add_all(rows, packed=8)
+    recorded.add("t5")
+    chain = DependentJobs(place, RunOptions(jobs=8))
+    chain.add_all(rows)
     (job,) = chain.jobs.values()
     assert job.gpus == 2 and [run.row for run in job.runs] == ["base", "rope"]
     text = " ".join(job.words)
@@ -109,9 +121,9 @@ def test_packed_runs_share_a_node(place):
 
 
 def test_a_pack_trains_no_run_that_another_table_trains(place):
-    chain = DependentJobs(lambda one: False, lambda one: False)
-    chain.add_all(planned(place, "table2", "lrpe_type2", "lrpe_type6"), packed=3)
-    chain.add_all(planned(place, "table5", "lrpe_type2", "lrpe_type6", "lrpe_identity"), packed=3)
+    chain = DependentJobs(place, RunOptions(jobs=3))
+    chain.add_all(planned(place, "table2", "lrpe_type2", "lrpe_type6"))
+    chain.add_all(planned(place, "table5", "lrpe_type2", "lrpe_type6", "lrpe_identity"))
     trained = [run.row for job in chain.jobs.values() if job.stage == "all" for run in job.runs]
     assert sorted(trained) == ["lrpe_identity", "lrpe_type2", "lrpe_type6"]
     pack = "table2-toy-lrpe_type2-vanilla-s1-and-1-more"
@@ -124,24 +136,26 @@ def test_a_bad_row_of_a_pack_cancels_no_child_of_the_others(place):
     """Who waits for a pack, or is one, begins however it ends, and looks for its own parent."""
     rows = ("base", "rope", "spe")
     for first, second in ((3, 1), (3, 3), (1, 3)):
-        chain = DependentJobs(lambda one: False, lambda one: False)
-        chain.add_all(planned(place, "table8", *rows), packed=first)
+        chain = DependentJobs(place, RunOptions(jobs=first))
+        chain.add_all(planned(place, "table8", *rows))
         parents = {job.name for job in chain.jobs.values()}
-        chain.add_all(planned(place, "table3", *rows), packed=second)
+        chain.options = RunOptions(jobs=second)
+        chain.add_all(planned(place, "table3", *rows))
         children = [job for job in chain.jobs.values() if job.name not in parents]
         assert {run.table for job in children for run in job.runs} == {"table3"}
         assert all(job.after == () for job in children)
         assert {name for job in children for name in job.finally_after} == parents
 
 
-def test_packs_wait_for_the_job_that_makes_a_lacking_checkpoint(place):
+def test_packs_wait_for_the_job_that_makes_a_lacking_checkpoint(place, recorded):
     seeds = planned(place, "table3", "rope") * 4
     seeds = [
         plan_run(place / "configs", replace(one.run, seed=seed), Devices(0))
         for seed, one in enumerate(seeds, 1)
     ]
-    chain = DependentJobs(lambda one: one.run.table == "table8", lambda one: False)
-    chain.add_all(seeds, packed=2)
+    recorded.add("table8")
+    chain = DependentJobs(place, RunOptions(jobs=2))
+    chain.add_all(seeds)
     start, first, second = chain.jobs.values()
     assert [run.table for run in start.runs] == ["table8"]
     assert first.finally_after == second.finally_after == (start.name,)
@@ -156,11 +170,12 @@ def test_so_many_run_at_once(place):
     assert [job.finally_after for job in limited] == [(), (), (), ("0",), ("1",), ("2",), ("0",)]
 
 
-def test_a_checkpoint_that_a_result_lacks_is_made_by_one_job_before_all(place):
+def test_a_checkpoint_that_a_result_lacks_is_made_by_one_job_before_all(place, recorded):
     """As in a new clone: the result of the start is there, its checkpoint is not."""
     rows = planned(place, "table3", "rope", scale="toy", gpus=2)
     more = [plan_run(place / "configs", replace(rows[0].run, seed=2), rows[0].devices)]
-    chain = DependentJobs(lambda one: one.run.table == "table8", lambda one: False)
+    recorded.add("table8")
+    chain = DependentJobs(place, RunOptions())
     chain.add_all([*rows, *more])
     start, *children = chain.jobs.values()
     assert start.after == start.finally_after == ()
@@ -170,15 +185,16 @@ def test_a_checkpoint_that_a_result_lacks_is_made_by_one_job_before_all(place):
     assert all(job.finally_after == () for job in children)
 
 
-def test_forced_runs_leave_what_they_start_from_alone(place):
-    chain = DependentJobs(lambda one: True, lambda one: False, force=True)
+def test_forced_runs_leave_what_they_start_from_alone(place, recorded):
+    recorded |= {"bert_table4", "bert_continued", "bert_start"}
+    chain = DependentJobs(place, RunOptions(force=True))
     chain.add_all(planned(place, "bert_table4", "rope"))
     forced = {job.name for job in chain.jobs.values() if "--force" in job.words}
     assert forced == {"bert_table4-toy-rope-vanilla-s1"}
 
 
 def test_options_reach_every_job(place):
-    chain = DependentJobs(lambda one: False, lambda one: False, job_words=("--keep", "best"))
+    chain = DependentJobs(place, RunOptions(keep="best"))
     chain.add_all(planned(place, "bert_table4", "rope"))
     assert all("--keep best" in " ".join(job.words) for job in chain.jobs.values())
 
@@ -211,6 +227,6 @@ def test_a_cut_off_line_of_a_submission_is_left_out(place):
     folder.mkdir(parents=True)
     whole = {"name": "a", "number": 1, "runs": [], "after": []}
     (folder / "jobs.jsonl").write_text(json.dumps(whole) + "\n" + json.dumps(whole)[:9])
-    assert [one["name"] for one in submissions.read(place)] == ["a"]
-    submissions.note(place, folder, {**whole, "name": "b"})
-    assert [one["name"] for one in submissions.read(place)] == ["a", "b"]
+    assert [one["name"] for one in slurm_queue.read_submissions(place)] == ["a"]
+    slurm_queue.note_submission(place, folder, {**whole, "name": "b"})
+    assert [one["name"] for one in slurm_queue.read_submissions(place)] == ["a", "b"]

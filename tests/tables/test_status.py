@@ -13,9 +13,8 @@ from rich.console import Console
 from fairseq_plugins.cli import status as command
 from fairseq_plugins.common import locks
 from fairseq_plugins.common.files import write_text
-from fairseq_plugins.records import submissions
 from fairseq_plugins.records.logs import PAGE_PREFIX
-from fairseq_plugins.records.submissions import RENDER
+from fairseq_plugins.runner import slurm_queue
 from fairseq_plugins.runner.journal import Journal
 from fairseq_plugins.runner.slurm_queue import NoSlurm, Queued
 from fairseq_plugins.runner.status import gather
@@ -65,15 +64,15 @@ def submit(root, name, number, after=(), log=None, runs=None):
     record = {"name": f"table2-toy-{name}", "number": number, "after": list(after)}
     (root / PLACE).mkdir(parents=True, exist_ok=True)
     runs = [["table2", "toy", run] for run in runs or [name]]
-    submissions.note(root, root / PLACE, {**record, "runs": runs})
+    slurm_queue.note_submission(root, root / PLACE, {**record, "runs": runs})
     if log is not None:
         (root / PLACE / f"table2-toy-{name}.slurm-{number}.log").write_text(log)
 
 
-def submit_page(root, log=None, table="table2", name=f"table2-toy-{RENDER}"):
+def submit_page(root, log=None, table="table2", name=f"table2-toy-{slurm_queue.RENDER}"):
     folder = root / "checkpoints" / table / "toy"
     folder.mkdir(parents=True, exist_ok=True)
-    submissions.note(root, folder, {"name": name, "number": 9, "runs": [], "after": []})
+    slurm_queue.note_submission(root, folder, {"name": name, "number": 9, "runs": [], "after": []})
     if log is not None:
         (folder / f"{name}.slurm-9.log").write_text(log)
 
@@ -81,7 +80,7 @@ def submit_page(root, log=None, table="table2", name=f"table2-toy-{RENDER}"):
 def states(root, *queue):
     """With these jobs in the queue; None where it is not known."""
     known = None if None in queue else {one.name: one for one in queue}
-    return {one.name: one for one in gather(root, submissions.read(root), known)}
+    return {one.name: one for one in gather(root, slurm_queue.read_submissions(root), known)}
 
 
 def test_a_start_whose_checkpoint_was_not_made_explains_what_is_cancelled(tmp_path):
@@ -241,7 +240,7 @@ def test_a_run_of_this_machine_is_known_by_its_lock(tmp_path):
 def test_the_page_of_a_table_is_shown_with_its_runs(tmp_path):
     submit(tmp_path, "rope-linear-s1", 7)
     submit_page(tmp_path)
-    waiting = Queued(9, f"table2-toy-{RENDER}", "PENDING", "Dependency")
+    waiting = Queued(9, f"table2-toy-{slurm_queue.RENDER}", "PENDING", "Dependency")
     one = states(tmp_path, waiting)["page"]
     assert (one.table, one.scale, one.state, one.reason) == (
         "table2",
@@ -265,7 +264,7 @@ def test_a_page_is_done_when_its_job_says_so_or_it_was_made_later(tmp_path):
     submit_page(tmp_path, log="Traceback\nMemoryError\n")
     failed = states(tmp_path)["page"]
     assert (failed.state, failed.lines) == ("failed", ["Traceback", "MemoryError"])
-    assert failed.log == f"{PLACE}/table2-toy-{RENDER}.slurm-9.log"
+    assert failed.log == f"{PLACE}/table2-toy-{slurm_queue.RENDER}.slurm-9.log"
     os.utime(page, (1e10, 1e10))
     assert states(tmp_path)["page"].state == "done"
 
@@ -414,7 +413,7 @@ def test_on_a_terminal_it_is_drawn_anew_until_ctrl_c(repository, monkeypatch, ca
 
 
 def test_what_is_drawn_fits_the_terminal_and_says_what_is_wrong(repository):
-    found = gather(command.ROOT, submissions.read(command.ROOT), None)
+    found = gather(command.ROOT, slurm_queue.read_submissions(command.ROOT), None)
     table = command._drawn(found, "squeue: [/tmp] is away", 2, is_all=False)
     assert table.row_count == 2
     console = Console(width=120, file=io.StringIO())
@@ -467,14 +466,14 @@ def test_a_run_whose_files_are_unreadable_is_unknown_and_the_others_are_shown(
 
 
 @pytest.mark.parametrize("value", ["x", None, [], {}, -1, True, 1e999])
-@pytest.mark.parametrize("name", ["run.json", submissions.NAME, "train.log"])
+@pytest.mark.parametrize("name", ["run.json", slurm_queue.SUBMISSIONS, "train.log"])
 def test_damaged_notes_are_no_traceback(tmp_path, name, value, monkeypatch, capsys):
     """Each entry of each file in turn holds what cannot stand there."""
     monkeypatch.setattr(command, "ROOT", tmp_path)
     monkeypatch.setattr(command, "read_queue", lambda root: {})
     folder = make(tmp_path, "rope-linear-s1", line(5, 10) + line(6, 12))
     submit(tmp_path, "rope-linear-s1", 7, after=["x"])
-    path = tmp_path / PLACE / name if name == submissions.NAME else folder / name
+    path = tmp_path / PLACE / name if name == slurm_queue.SUBMISSIONS else folder / name
     text = path.read_text()
     start = text.rindex("{", 0, text.rindex("}")) if name == "train.log" else 0
     sound = json.loads(text[start:])

@@ -6,9 +6,8 @@ import pytest
 
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
-from fairseq_plugins.records import submissions
 from fairseq_plugins.records.runs import Study
-from fairseq_plugins.runner import slurm_submission
+from fairseq_plugins.runner import slurm_queue, slurm_submission
 from fairseq_plugins.runner.run_options import RunOptions
 from tests.tables.fake_slurm import planned
 
@@ -85,7 +84,7 @@ def test_a_run_that_another_table_has_in_the_queue_is_waited_for(place, cluster)
         place, [planned(place, "table5", "lrpe_type2", "lrpe_identity")], RunOptions()
     )
     name = "table5-toy-lrpe_type2-vanilla-s1"
-    (job,) = (one for one in submissions.read(place) if one["name"] == name)
+    (job,) = (one for one in slurm_queue.read_submissions(place) if one["name"] == name)
     assert job["stage"] == "take"
     # A pack also ends badly where another run of it fails.
     assert cluster.dependency(name) == "afterany:100,singleton"
