@@ -1,30 +1,126 @@
-"""Results: the JSON of finished runs, checked, read and compared."""
+"""Results: the JSON of finished runs, its schema, reading and comparing."""
 
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+)
 from pydantic_core import from_json
 
 from fairseq_plugins.common import provenance
 from fairseq_plugins.records.data import DataDescription
 from fairseq_plugins.records.logs import TrainingLog
-from fairseq_plugins.records.metrics import MetricsSchema
-from fairseq_plugins.records.recipe import differences
+from fairseq_plugins.records.metrics import Count, MetricsSchema, NotNegative, Open, Strict
+from fairseq_plugins.records.recipe import differences, trainings_of
 from fairseq_plugins.records.recipe_files import NewerResult, complete_result
 from fairseq_plugins.records.runs import Run, Study
-from fairseq_plugins.records.schema import ResultSchema
 
+M = TypeVar("M", bound=MetricsSchema)
+Table = dict[str, Any]
 Result = dict[str, Any]
 Say = Callable[[str], None]
 # Names of types that pydantic adds to the location of an error in a value of several types.
 _ALTERNATIVE = re.compile(
     r"PreparationRequest|SplitSizes|str|int|float|bool|constrained-int|(list|dict)\[.*\]"
 )
+
+
+def _is_time(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+class _Dataset(Open):
+    batch_size: PositiveInt | None = None
+    max_tokens: PositiveInt | None = None
+
+
+class _Optimization(Open):
+    lr: list[float]
+    update_freq: Annotated[list[PositiveInt], Field(min_length=1)]
+
+
+class _Distributed(Open):
+    distributed_world_size: PositiveInt
+
+
+class _Training(Open):
+    task: Table
+    model: Table
+    dataset: _Dataset
+    optimization: _Optimization
+    distributed_training: _Distributed
+
+
+class _Versions(Open):
+    torch: str
+    fairseq: str
+
+
+class _Hardware(Open):
+    cpu: str
+    cores: PositiveInt | None
+    gpus: list[str]
+
+
+Points = Annotated[list[Annotated[tuple[Count, float], Field(strict=False)]], Field(min_length=1)]
+
+
+class CurvesSchema(Strict):
+    """Curves of a training: updates and loss, as fairseq prints them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    train: Points | None = None
+    valid: Points | None = None
+
+
+class StudySchema(Strict):
+    """A study, as `runs.Study.record` returns it."""
+
+    name: str
+    overrides: list[str]
+    data: str | None
+
+
+class ResultSchema(Strict, Generic[M]):
+    """A result with metrics `M`; its fields are in the order of the file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    table: str
+    row: str
+    attention: str
+    scale: str
+    seed: Count
+    study: StudySchema | None = None
+    metrics: M
+    signature: str | None = None  # SacreBLEU's signature
+    curves: dict[str, CurvesSchema] | None = None  # by training; not in older results
+    command: list[str]
+    config: Annotated[
+        dict[str, _Training],
+        BeforeValidator(lambda found: trainings_of(found) if isinstance(found, dict) else found),
+    ]
+    data: DataDescription
+    commit: Annotated[str, Field(pattern=r"^([0-9a-f]{40}(-dirty)?|release [\w.+-]+|unknown)$")]
+    sources: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None  # not in older results
+    versions: _Versions
+    hardware: _Hardware
+    wall_seconds: NotNegative
+    finished_at: Annotated[str, AfterValidator(_is_time)]
 
 
 def training_metrics(trainings: Sequence[TrainingLog], train_seconds: float) -> dict[str, Any]:

@@ -23,8 +23,7 @@ from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
 from fairseq_plugins.records import results
 from fairseq_plugins.records.recipe_files import read_content, write_result
-from fairseq_plugins.records.results import Result
-from fairseq_plugins.records.schema import ResultSchema
+from fairseq_plugins.records.results import Result, ResultSchema
 from fairseq_plugins.report.page import Report
 from fairseq_plugins.runner import (
     checkpoints,
