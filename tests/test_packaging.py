@@ -293,6 +293,16 @@ def test_make_clean_keeps_what_took_time(tmp_path):
         assert (tmp_path / name / "file").exists(), name
 
 
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="an archive has no index")
+def test_git_ignores_what_commands_write_without_output():
+    """Files that git shows would mark all later results as made from a changed commit."""
+    writers = ("attention_command", "picture_command", "similarity_command")
+    for name in (*writers, "pack", "rehearse", "report"):
+        output = importlib.import_module(f"fairseq_plugins.cli.{name}").OUTPUT
+        command = ["git", "check-ignore", "-q", str(output / "file")]
+        assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0, output
+
+
 def test_triton_is_imported_by_its_own_modules_only():
     """It is optional: nothing may import it before the backend is chosen."""
     ours = "fairseq_plugins.kernels.triton_kernels"
