@@ -16,6 +16,8 @@ from fairseq_plugins.common.suggestions import did_you_mean
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 
 DATA, CELLS = ("csv", "json"), ("markdown", "latex")
+# The scale of a table's cells, if none is given: the first of these that has results.
+PREFERRED = ("mini", "published", *(s for s in SCALE_NAMES if s not in ("mini", "published")))
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -28,9 +30,8 @@ def get_parser() -> argparse.ArgumentParser:
     )
     text = "names of tables, as for `fairseq-pe table` (default: all)"
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=text)
-    parser.add_argument(
-        "--scale", choices=SCALE_NAMES, help="scale (default: all; for markdown and latex mini)"
-    )
+    text = "scale (default: all; for markdown and latex mini, or published without mini)"
+    parser.add_argument("--scale", choices=SCALE_NAMES, help=text)
     parser.add_argument("--study", metavar="NAME", help="name of a custom run")
     text = "format of the output (default: csv)"
     parser.add_argument("--format", choices=(*DATA, *CELLS), default="csv", help=text)
@@ -96,14 +97,20 @@ def _as_cells(args: argparse.Namespace) -> str:
     from fairseq_plugins.report.export import render_cells
     from fairseq_plugins.statistics.table_results import TableFolder, find_tables
 
-    name = args.study or args.scale or "mini"
-    for found in find_tables(ROOT):
-        if not isinstance(found, TableFolder) or found.table.name != args.tables[0]:
-            continue
-        if args.scale not in (None, found.scale.name):
-            continue
-        if found.name == name and (shown := found.read()).shown:
-            return render_cells(shown, as_latex=args.format == "latex")
+    asked = args.study or args.scale
+    folders = [
+        found
+        for found in find_tables(ROOT)
+        if isinstance(found, TableFolder)
+        and found.table.name == args.tables[0]
+        and args.scale in (None, found.scale.name)
+    ]
+    for name in [asked] if asked else PREFERRED:
+        for found in folders:
+            if found.name == name and (shown := found.read()).shown:
+                if asked is None:
+                    print(f"--scale {name}", file=sys.stderr)
+                return render_cells(shown, as_latex=args.format == "latex")
     return ""
 
 

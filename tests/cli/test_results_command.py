@@ -73,6 +73,15 @@ def test_cells_are_means_over_seeds(own, capsys, kind):
     assert note.startswith("% ") == (kind == "latex")
 
 
+def test_a_table_without_mini_has_the_cells_of_its_scale(capsys):
+    assert main(["bert_table4", "--format", "markdown"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "--scale published\n"
+    assert shown.out == printed(
+        capsys, "bert_table4", "--format", "markdown", "--scale", "published"
+    )
+
+
 def test_a_file_is_written_whole(tmp_path, capsys):
     target = tmp_path / "own" / "results.csv"
     assert printed(capsys, "table5", "--output", str(target)) == f"written: {target}\n"
