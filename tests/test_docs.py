@@ -168,6 +168,15 @@ def test_the_readmes_perplexities_are_those_of_table_2() -> None:
             assert number == "-" or (f"{number.strip('‡')} (1)" in line) == ("‡" in number), name
 
 
+def test_each_version_of_the_changelog_fits_on_a_screen() -> None:
+    """The newest is the version of pyproject.toml, with its date."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    (version,) = re.findall(r'^version = "(.*?)"', (ROOT / "pyproject.toml").read_text(), re.M)
+    versions = text.split("\n## ")[1:]
+    assert re.match(rf"{re.escape(version)} \(\d{{4}}-\d\d-\d\d\)\n", versions[0])
+    assert max(one.count("\n") for one in versions) <= 60
+
+
 def test_the_navigation_of_the_site_is_complete() -> None:
     """Every page of docs/ is in mkdocs.yml, and what is there exists."""
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
