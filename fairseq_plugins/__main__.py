@@ -59,7 +59,7 @@ def get_parser() -> argparse.ArgumentParser:
     """Return the parser that chooses a command; each command has a parser of its own."""
     parser = Parser(
         prog=PROGRAM,
-        description="Any position encoding under any attention, for fairseq.",
+        description="Train and compare position encodings with softmax or linear attention.",
         epilog=f"`{PROGRAM} <command> --help` shows a command's options. Training itself goes "
         f'through fairseq: fairseq-train DATA --user-dir "$({PROGRAM} path)" '
         "--task language_modeling --arch pe_transformer_lm ...",
