@@ -21,6 +21,7 @@ from fairseq_plugins.attention.output_norm import OutputNorm, OutputNormKind
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import LinearFacts, PositionEncoding
 from fairseq_plugins.encodings.base import TRANSFORM_HOOKS
+from fairseq_plugins.encodings.position_bounds import is_recorded
 from fairseq_plugins.encodings.properties import ENCODED
 from fairseq_plugins.kernels import LinearState, causal_linear_attention, linear_attention
 from fairseq_plugins.kernels.linear import attend_state, remember_keys
@@ -219,7 +220,7 @@ class LinearAttention(Attention):
 
     def _check_span(self, *positions: Tensor) -> None:
         """Check that no distance gives negative weights, whose sum is not clamped."""
-        if self.span is not None and not torch.compiler.is_compiling():
+        if self.span is not None and not is_recorded(positions[0]):
             assert self.encoding is not None
             check_span(self.encoding.label, self.span, *positions)
 

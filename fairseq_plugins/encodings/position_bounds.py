@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairseq_plugins.kernels.backend import is_traced
+
 # The attribute of a tensor of positions that are all in 0..end - 1. It is no field of a subclass
 # of Tensor because AOTAutograd cannot trace one.
 _END = "_end"
@@ -44,9 +46,7 @@ def is_recorded(x: Tensor) -> bool:
     True in a compiled or exported graph, under ``make_fx``, for fake and meta tensors, and while a
     CUDA graph is captured.
     """
-    if torch.compiler.is_compiling():
-        return True
-    if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None:
+    if torch.compiler.is_compiling() or is_traced():
         return True
     if type(x) not in (Tensor, torch.nn.Parameter) or x.is_meta:
         return True

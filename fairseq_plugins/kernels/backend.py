@@ -22,13 +22,20 @@ def is_transformed() -> bool:
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
+def is_traced() -> bool:
+    """Return whether ``make_fx`` records operations, without those of a compiled library."""
+    if torch.compiler.is_compiling():
+        return False
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
+
+
 def needs_plain_operations() -> bool:
     """Return whether to avoid an ``autograd.Function`` that loops over the length.
 
-    A compiled graph would unroll the loop for each length, and transforms of ``torch.func`` cannot
-    trace it.
+    A compiled or recorded graph would unroll the loop for each length, and transforms of
+    ``torch.func`` cannot trace it.
     """
-    return torch.compiler.is_compiling() or is_transformed()
+    return torch.compiler.is_compiling() or is_transformed() or is_traced()
 
 
 def apply_function(function: Any, *inputs: Any) -> Any:
@@ -74,7 +81,7 @@ def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
         ValueError: ``FAIRSEQ_PLUGINS_KERNEL`` is unknown or cannot run here.
     """
     word = os.environ.get(VARIABLE, "")
-    if is_transformed():
+    if is_transformed() or is_traced():
         return "torch"
     if not word:
         if device.type == "cuda" and not _obstacle(device, dtype):
