@@ -65,7 +65,13 @@ class Angles(Core):
         if torch.is_grad_enabled() or is_recorded(positions) or is_transformed() or theta.is_cuda:
             return _turned(positions, theta)
         # The queries of a layer usually have the same tensor of positions as its keys.
-        return once_per_positions(_Values(theta), positions, lambda: _turned(positions, theta))
+        key = _Values(theta)
+
+        def make() -> tuple[Tensor, Tensor]:
+            key.copy()
+            return _turned(positions, theta)
+
+        return once_per_positions(key, positions, make)
 
     def _rows(self, positions: Tensor) -> tuple[Tensor, ...]:
         assert self.table is not None
@@ -73,10 +79,13 @@ class Angles(Core):
 
 
 class _Values:
-    """A copy of a tensor's values, as a key; reading them would make a GPU wait."""
+    """A tensor's values as a key, copied before it is kept; reading them would make a GPU wait."""
 
     def __init__(self, x: Tensor) -> None:
-        self.x = x.clone()
+        self.x = x
+
+    def copy(self) -> None:
+        self.x = self.x.clone()
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -7,6 +7,7 @@ graph, the capture of a CUDA graph), the formula is recorded instead.
 """
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ _MAX_CACHED = 64  # tensors; the least recently used go first
 _MIN_ROWS = 256
 # Rows of the largest table in the cache; beyond it, each call computes the rows that it needs.
 _MAX_ROWS = 2**17
-_ONCE = "_once"  # attribute of positions: a key with their version, and what was computed from them
+_ONCE = "_once"  # attribute of positions: what was computed from them
 
 
 @dataclass(frozen=True)
@@ -117,11 +118,25 @@ def once_per_positions(key: object, positions: Tensor, make: Callable[[], Any]) 
     """
     if is_recorded(positions) or torch.is_inference_mode_enabled() or positions.is_inference():
         return make()
-    known, result = getattr(positions, _ONCE, (None, None))
-    if known != (key, positions._version):
-        result = make()
-        setattr(positions, _ONCE, ((key, positions._version), result))
-    return result
+    kept = getattr(positions, _ONCE, None)
+    version = positions._version
+    if not isinstance(kept, _Kept) or kept.version != version or kept.key != key:
+        kept = _Kept(key, version, make())
+        setattr(positions, _ONCE, kept)
+    return kept.result
+
+
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """A result, under the key and the version of the positions that it was computed from."""
+
+    key: object
+    version: int
+    result: Any
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Copied or saved with the positions it is empty, of a type that torch.load accepts.
+        return OrderedDict, ()
 
 
 def power_of_two(size: int) -> int:

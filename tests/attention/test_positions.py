@@ -1,5 +1,7 @@
 """Positions from the padding mask and the decoding step."""
 
+import copy
+
 import pytest
 import torch
 from hypothesis import given
@@ -75,6 +77,18 @@ def test_an_end_is_of_one_tensor_alone():
     assert known_end(at, with_end(at + 1, 5)) == 5
     assert known_end(at, at + 1) is None
     assert known_end(with_end(at + 1, None)) is None
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["rope", "lrpe_type3"])
+def test_positions_that_were_used_are_saved_and_copied_as_plain_tensors(name, tmp_path):
+    encoding = build_encoding(name, num_heads=2, head_dim=8, max_positions=64)
+    x, at = torch.randn(1, 2, 5, 8), with_end(torch.arange(5).unsqueeze(0), 5)
+    encoded = encoding.transform_query(x, at)
+    torch.save(at, tmp_path / "at.pt")
+    for other in (torch.load(tmp_path / "at.pt", weights_only=True), copy.deepcopy(at)):
+        assert torch.equal(other, at)
+        assert torch.equal(encoding.transform_query(x, other), encoded)
 
 
 @torch.no_grad()
