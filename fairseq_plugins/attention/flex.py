@@ -3,7 +3,7 @@
 Shapes: B batch, H heads, T queries, S keys, D' encoded head_dim, M values.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -65,7 +65,7 @@ def end_of_positions(q_positions: Tensor, k_positions: Tensor) -> int | None:
 
 def attend_by_pairs(
     parts: Sequence[PositionEncoding],
-    q: Tensor,
+    encode: Callable[[Tensor, Tensor], Tensor],
     call: Call,
     *,
     scale: float,
@@ -75,8 +75,8 @@ def attend_by_pairs(
 
     Args:
         parts: those with a bias, of an encoding for which ``gives_pairs`` is true.
-        q: (B, H, T, D'), encoded; ``takes_pairs`` is true.
-        call: the keys, positions and padding; no other mask.
+        encode: encodes queries (B, H, T, D) at their positions; called if the kernel can run.
+        call: of queries and keys for which ``takes_pairs`` is true, with no mask but padding.
         scale: of the logits.
         document: (T,) int64, the document of each token of a packed row; None for one sequence.
 
@@ -89,10 +89,12 @@ def attend_by_pairs(
         return None
     biases = _pairwise_biases(parts, call, end)
     for bias in biases:
-        if bias.query_features is not None and bias.key_features is not None:
-            q, k = _with_features(q, bias.query_features), _with_features(k, bias.key_features)
-    if not takes_features(q.size(-1), v.size(-1)):
+        k = k if bias.key_features is None else _with_features(k, bias.key_features)
+    if not takes_features(k.size(-1), v.size(-1)):
         return None
+    q = encode(call.q, call.q_positions)
+    for bias in biases:
+        q = q if bias.query_features is None else _with_features(q, bias.query_features)
 
     def make() -> BlockMask | None:
         padded = call.state.get("key_padding_mask")

@@ -1,5 +1,7 @@
 """Softmax ("vanilla") attention on PyTorch's scaled_dot_product_attention."""
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -150,8 +152,8 @@ class SoftmaxAttention(Attention):
 
     def _read_by_pairs(self, call: Call, document: Tensor | None = None) -> Tensor | None:
         """Return the output of FlexAttention, or None where it does not run."""
-        q = self._encoded("transform_query", call.q, call.q_positions)
-        output = attend_by_pairs(self._biases, q, call, scale=self.scale, document=document)
+        encode = partial(self._encoded, "transform_query")
+        output = attend_by_pairs(self._biases, encode, call, scale=self.scale, document=document)
         if output is None:
             return None
         return self._encoded("transform_output", output, call.q_positions)

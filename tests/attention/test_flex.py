@@ -178,6 +178,17 @@ def test_what_it_does_not_compute_goes_the_dense_way(switch):
     assert calls
 
 
+def test_queries_are_encoded_once_where_it_does_not_compute(switch, monkeypatch):
+    calls, x, at = switch(True), draw(), Positions.of(None, LENGTH).index - 1
+    attention, encoded = build("alibi+rope", causal=True), []
+    rope = attention.parts[1]
+    encode = rope.transform_query
+    monkeypatch.setattr(rope, "transform_query", lambda *a: encoded.append(a) or encode(*a))
+    monkeypatch.setattr(rope, "transform_key", lambda k, _: k)
+    attention(x, x, x, q_positions=at, k_positions=at)
+    assert len(encoded) == 1 and not calls
+
+
 @pytest.mark.parametrize(
     ("queries", "keys", "causal", "documents"),
     [(300, 300, True, True), (256, 256, True, False), (200, 512, False, False)],
