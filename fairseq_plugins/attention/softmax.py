@@ -4,6 +4,7 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -199,9 +200,11 @@ class SoftmaxAttention(Attention):
         if by_head and (has_gradient(mask) or (q.requires_grad and q.size(-1) != v.size(-1))):
             mask = added_mask(mask, is_causal, q, k.size(2))
             return softmax_by_head(q, k, v, mask, scale=self.scale)
-        if is_transformed() and mask is not None and mask.is_floating_point():
-            # It may have a gradient outside of the transform, which the fused kernel refuses.
-            terms, scale = (mask,), self.scale
+        is_added = mask is not None and mask.is_floating_point()
+        if is_transformed() and (is_added or forward_ad._current_level >= 0):
+            # The fused kernel has no derivative in forward mode, and refuses a mask with a
+            # gradient, which it may have outside of the transform.
+            terms, scale = (added_mask(mask, is_causal, q, k.size(2)),), self.scale
             output, *_ = softmax_with_weights(q, k, v, terms, None, scale=scale, dropout=dropout)
             return output
         return F.scaled_dot_product_attention(
