@@ -1,4 +1,4 @@
-"""Safe reading of zip archives from elsewhere, with limits checked before unpacking."""
+"""Safe reading of downloaded zip archives: sizes are checked before unpacking."""
 
 import io
 import zipfile

@@ -20,7 +20,7 @@ def download(
     target: Path,
     expected: str | None,
     algorithm: str = "md5",
-    elsewhere: str = "--from DIR or --url URL take",
+    instead: str = "--from DIR or --url URL",
 ) -> Path:
     """Download a file unless it exists, resuming `<target>.part`; return the checked target.
 
@@ -32,7 +32,7 @@ def download(
         target: path to write.
         expected: its checksum; None if none is published.
         algorithm: name of the hash function.
-        elsewhere: options for local files, named in error messages.
+        instead: options that take the file from another place, named in error messages.
     """
     if not url.startswith(("https://", "http://")):
         raise OptionError(f"--url must begin with https:// or http://, but is {url}")
@@ -46,8 +46,8 @@ def download(
                 _fetch(url, part)
             except (OSError, http.client.HTTPException) as error:
                 raise WorkError(
-                    f"{url} could not be downloaded ({error}); the same command resumes, and "
-                    f"{elsewhere} the files from elsewhere"
+                    f"{url} could not be downloaded ({error}); the same command resumes, or "
+                    f"give {instead}"
                 ) from error
         candidate = target if target.exists() else part
         with candidate.open("rb") as stream:

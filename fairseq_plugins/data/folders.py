@@ -33,7 +33,7 @@ class Folder:
         request: source and settings, which determine its content.
         files: names of the files that it must hold.
         record: name of the record file.
-        sums: sha256 of the splits' files as recorded, for a request without them.
+        sums: sha256 of each split's source file, for requests that do not contain them.
         force: whether other data may be replaced.
     """
 
@@ -48,27 +48,26 @@ class Folder:
         """Return whether the folder was made by the same request and is complete."""
         return not self._changes() and all((self.path / name).is_file() for name in self.files)
 
-    def _changes(self, *, without: str = "") -> list[str]:
-        """Describe how the request differs, ``without`` a key, from that of the data there."""
+    def _changes(self, *, ignored: str = "") -> list[str]:
+        """List the differences to the request of the existing data, except in one key."""
         record = read_object(self.path / self.record) or {}
-        before = record.get("request")
-        if not isinstance(before, dict):
+        earlier = record.get("request")
+        if not isinstance(earlier, dict):
             return [f"its {self.record} is damaged"]
         changes = []
-        for name in {**before, **self.request}:
-            old, new = before.get(name), self.request.get(name)
-            if name == without:
+        for name in {**earlier, **self.request}:
+            old, new = earlier.get(name), self.request.get(name)
+            if name == ignored:
                 continue
             if old != new and isinstance(old or new, dict):
                 old, new = old or {}, new or {}
                 parts = [part for part in {**old, **new} if old.get(part) != new.get(part)]
                 changes.append(f"other {name}: {', '.join(parts)}")
             elif old != new:
-                changes.append(f"{name} is {old!s:.40}, not {new!s:.40}")
+                before, now = ("unset" if one is None else f"{one!s:.40}" for one in (old, new))
+                changes.append(f"{name} is {before}, not {now}")
         splits = record.get("splits") or {}
-        other = [
-            one for one, found in self.sums.items() if splits.get(one, {}).get("sha256") != found
-        ]
+        other = [s for s, digest in self.sums.items() if splits.get(s, {}).get("sha256") != digest]
         return [*changes, *([f"other files: {', '.join(other)}"] if other else [])]
 
     def report_done(self) -> None:
@@ -85,7 +84,7 @@ class Folder:
             raise DataError(
                 f"--output {self.path} exists and was not made by this command; move it away"
             )
-        if occupied and not self.force and (changes := self._changes(without="preparation")):
+        if occupied and not self.force and (changes := self._changes(ignored="preparation")):
             raise DataError(
                 f"--output {self.path} has other data ({'; '.join(changes)}); give another "
                 "--output, or --force to replace it"

@@ -50,9 +50,9 @@ def measure(path: Path) -> MeasuredText:
 
 
 def seen_lines(texts: Mapping[str, Path]) -> dict[str, float]:
-    """Compute the percentage of each other split's lines with text that are lines of train too.
+    """Compute the percentage of the other splits' non-empty lines that also occur in train.
 
-    Prints it if it is not 0.
+    Prints the percentages if there are such lines.
     """
     others = {split: Counter(_lines(path)) for split, path in texts.items() if split != "train"}
     known = {line for lines in others.values() for line in lines}
@@ -63,7 +63,7 @@ def seen_lines(texts: Mapping[str, Path]) -> dict[str, float]:
     }
     if seen:
         shown = ", ".join(f"{share:.3g}% of {split}" for split, share in shares.items())
-        report(f"lines that are in train too: {shown}")
+        report(f"lines that also occur in train: {shown}")
     return shares
 
 

@@ -33,7 +33,7 @@ def prepare_one_text(text: Path, output: Path, *, merges: int, workers: int) -> 
 def prepare_splits(splits: Mapping[str, list[bytes]], raw: Path, output: Path, **how: Any) -> None:
     """Write lines by split to a folder `raw`, and make a data folder of them as `prepare_text`.
 
-    The caller names the folder by the text, so that one with other data may be replaced.
+    An existing folder of another text is replaced, so `raw` should contain the text's name.
     """
     for split, lines in splits.items():
         write_bytes(raw / f"{split}.txt", b"".join(lines))
@@ -65,7 +65,7 @@ def read_splits(text: Path) -> tuple[dict[str, list[bytes]], int, bool]:
 def split_lines(lines: list[bytes], name: str = "--text") -> dict[str, list[bytes]]:
     """Split lines into train, valid and test, the latter two with a twentieth of the bytes each.
 
-    name: of the lines, for errors.
+    name: name of the text, for error messages.
 
     Raises DataError: a split would have no text.
     """

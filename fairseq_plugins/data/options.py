@@ -87,8 +87,10 @@ def add_workers(parser: Any, text: str, default: int = 2) -> None:
 
 
 def add_seed(parser: Any, noun: str) -> None:
-    """Add --seed of generated data, called `noun` in its help."""
-    parser.add_argument("--seed", type=parse_seed, default=1, help=f"another seed, other {noun}")
+    """Add --seed of generated data; `noun` names the data in the help."""
+    parser.add_argument(
+        "--seed", type=parse_seed, default=1, help=f"random seed of the {noun} (default: 1)"
+    )
 
 
 def add_counts(parser: Any, unit: str, defaults: Mapping[str, int], text: str) -> None:

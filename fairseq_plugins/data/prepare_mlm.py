@@ -105,7 +105,7 @@ def prepare_wikitext103(
     if source is not None:
         corpus = _corpus_in(source, corpora)
         if corpus is not corpora[0]:
-            report("there is no raw text: rare words stay <unk>, three subwords each")
+            report("no raw text found: rare words are <unk>, spelled in three subwords each")
 
     def gather(target: Path) -> dict[str, MeasuredText]:
         location = source or corpus.download(output.parent, url)

@@ -1,7 +1,7 @@
 """Labelled data of users: tab-separated files with a header, read as a task like GLUE's.
 
-Columns are `label` and `sentence`, or `sentence1` and `sentence2` of pairs, in any order; others
-are left out. Labels are classes of one word each, or numbers.
+Columns are `label` and `sentence`, or `label`, `sentence1` and `sentence2` for pairs, in any order;
+other columns are ignored. Labels are classes of one word each, or numbers.
 """
 
 import math
@@ -21,8 +21,8 @@ LABEL = "label"
 Kind = Literal["classes", "number"]
 _SENTENCES = (("sentence",), ("sentence1", "sentence2"))
 _LEAST_PER_CLASS = 2  # one to train on, one to hold out
-_FEWEST_MEASURED = 2  # examples that a score is of
-_HELD_OUT = 10  # one example of so many
+_FEWEST_MEASURED = 2  # examples that a score needs
+_HELD_OUT = 10  # one of this many examples is held out
 
 
 def read_task(

@@ -32,7 +32,7 @@ def fetch(task: GlueTask, downloads: Path) -> Path:
     paths = []
     for url in task.addresses:
         path = downloads / PurePosixPath(url).name
-        paths.append(download(url, path, None, elsewhere="--from DIR takes"))
+        paths.append(download(url, path, None, instead="--from DIR"))
     try:
         files = _mrpc(paths) if len(paths) == 3 else _from_zip(task, paths[0])
     except (DataError, UnicodeDecodeError) as error:

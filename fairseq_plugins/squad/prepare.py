@@ -60,7 +60,7 @@ def download_files(folder: Path, version: str) -> dict[str, Path]:
     for split, name in FILE_SPLITS.items():
         file = f"{name}-v{version}.json"
         address, path = f"{ADDRESS}/{file}", folder / file
-        found[split] = download(address, path, MD5[file], elsewhere="--from DIR takes")
+        found[split] = download(address, path, MD5[file], instead="--from DIR")
     return found
 
 

@@ -147,7 +147,7 @@ def fetch(corpus: ArchivedCorpus, folder: Path) -> dict[str, str]:
     """Download missing archives; return the sha256 of each by name."""
     for member in corpus.members:
         target = folder / member.archive
-        download(member.url, target, member.md5, elsewhere="--from DIR takes")
+        download(member.url, target, member.md5, instead="--from DIR")
     return {member.archive: sha256(folder / member.archive) for member in corpus.members}
 
 

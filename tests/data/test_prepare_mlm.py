@@ -187,7 +187,7 @@ def test_lines_of_train_in_other_splits_are_told(binarised, tmp_path, capsys) ->
     (folder / "test.txt").write_text("a fish\n\n")
     about = prepared(tmp_path / "out", folder)
     assert about["seen_lines"] == {"valid": 50.0, "test": 0.0}
-    said = "prepare: lines that are in train too: 50% of valid, 0% of test\n"
+    said = "prepare: lines that also occur in train: 50% of valid, 0% of test\n"
     assert said in capsys.readouterr().out
     (folder / "valid.txt").write_text("no\n")
     prepared(tmp_path / "other", folder)

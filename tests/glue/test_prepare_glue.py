@@ -198,7 +198,7 @@ def test_a_second_call_does_nothing_and_another_request_does(
     assert main(words) == 0
     assert (out / "RTE" / "input1" / "test.bin").is_file()
     assert main([*words, "--max-train", "6"]) == 2
-    assert "has other data (max_train is None, not 6)" in capsys.readouterr().err
+    assert "has other data (max_train is unset, not 6)" in capsys.readouterr().err
     assert main([*words, "--max-train", "6", "--force"]) == 0
     about = json.loads((out / "RTE" / "data.json").read_text())
     splits = about["splits"]

@@ -232,7 +232,7 @@ def test_downloads_are_recorded_and_unreachable_ones_say_what_else_works(archive
     expected = hashlib.sha256((archives / "train.tgz").read_bytes()).hexdigest()
     assert sums["train.tgz"] == expected
     nowhere = Member("x.tgz", "http://127.0.0.1:9/x.tgz", ("a.en", "a.de"))
-    with pytest.raises(WorkError, match="same command resumes, and --from DIR takes the files"):
+    with pytest.raises(WorkError, match="same command resumes, or give --from DIR"):
         fetch(replace(CORPUS, train=(nowhere,)), tmp_path / "new")
 
 

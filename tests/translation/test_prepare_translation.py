@@ -165,7 +165,7 @@ def test_source_lines_of_train_in_other_splits_are_told(raw, tmp_path, binarised
     write_lines(raw / "val.en", [ENGLISH[0], "Another cat."])
     prepare_files(raw, tmp_path / "data" / "pair", LANGUAGES, SETTINGS, NAMES)
     assert about(tmp_path / "data" / "pair")["seen_lines"] == {"valid": 50.0, "test": 100.0}
-    said = "prepare: lines that are in train too: 50% of valid, 100% of test\n"
+    said = "prepare: lines that also occur in train: 50% of valid, 100% of test\n"
     assert said in capsys.readouterr().out
 
 
