@@ -188,8 +188,8 @@ TOY_GLUE = (
 TASKS = {task.name: task for task in GLUE + TOY_GLUE}
 
 
-def find_task(name: str) -> GlueTask:
-    """Return a task by name.
+def find_task(name: str, option: str = "--task") -> GlueTask:
+    """Return the task that an option names.
 
     Raises:
         OptionError: there is none; the message suggests a similar name.
@@ -197,9 +197,9 @@ def find_task(name: str) -> GlueTask:
     if name in TASKS:
         return TASKS[name]
     hint = did_you_mean(name, TASKS)
-    raise OptionError(f"`task` must be one of {', '.join(TASKS)}, but is {name!r}.{hint}")
+    raise OptionError(f"{option} must be one of {', '.join(TASKS)}, but is {name!r}.{hint}")
 
 
 def find_tasks(names: Iterable[str]) -> tuple[GlueTask, ...]:
-    """Return tasks by name, without repetitions."""
-    return tuple(dict.fromkeys(find_task(name) for name in names))
+    """Return the tasks that --tasks names, without repetitions."""
+    return tuple(dict.fromkeys(find_task(name, "--tasks") for name in names))

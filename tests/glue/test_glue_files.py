@@ -8,7 +8,7 @@ import pytest
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.files import find_packed
 from fairseq_plugins.glue.read import Example, read_split
-from fairseq_plugins.glue.tasks import GLUE, TASKS, find_task
+from fairseq_plugins.glue.tasks import GLUE, TASKS, find_task, find_tasks
 
 
 def write(path: Path, *lines: str, end: str = "\n") -> Path:
@@ -98,7 +98,9 @@ def test_only_qqp_drops_malformed_lines_as_fairseq_does(tmp_path):
 
 
 def test_unknown_tasks_and_splits_are_named():
-    with pytest.raises(OptionError, match="Did you mean 'MNLI'"):
+    with pytest.raises(OptionError, match=r"^--task must be .* Did you mean 'MNLI'"):
         find_task("mnlli")
+    with pytest.raises(OptionError, match=r"^--tasks must be one of CoLA, .*, but is ''"):
+        find_tasks(["CoLA", ""])
     with pytest.raises(OptionError, match="must be one of train, valid, test in CoLA"):
         TASKS["CoLA"].split("valid1")
