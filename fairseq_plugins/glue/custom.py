@@ -5,6 +5,7 @@ other columns are ignored. Labels are classes of one word each, or numbers.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +15,13 @@ from typing import Literal
 from fairseq_plugins.common.dictionaries import SPECIAL_SYMBOLS
 from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.files import read_bytes
+from fairseq_plugins.data.folders import report
 from fairseq_plugins.glue.read import read_lines, read_split
 from fairseq_plugins.glue.tasks import GlueTask, Labels, Split
 
 LABEL = "label"
 Kind = Literal["classes", "number"]
+_EXPORTED = re.compile('"[^"]*(""[^"]*)+"')  # a cell with quotation marks, as exported
 _SENTENCES = (("sentence",), ("sentence1", "sentence2"))
 _LEAST_PER_CLASS = 2  # one to train on, one to hold out
 _FEWEST_MEASURED = 2  # examples that a score needs
@@ -54,6 +57,11 @@ def read_task(
         for number, example in enumerate(examples, start=2):  # after the header
             if not all(sentence.strip() for sentence in example.sentences):
                 raise DataError(f"{path}, line {number}: a sentence must not be empty")
+        if quoted := sum(any(map(_EXPORTED.fullmatch, one.sentences)) for one in examples):
+            report(
+                f"{path.name}: {quoted} examples have quotation marks that a spreadsheet added; "
+                "they are read as part of the text"
+            )
         found[split.name] = [example.label or "" for example in examples]
     if valid and len(found["valid"]) < _FEWEST_MEASURED:
         raise DataError(f"{valid} must have at least {_FEWEST_MEASURED} examples, but has 1")

@@ -69,6 +69,13 @@ def test_bad_files_are_refused_by_line(tmp_path, text, message):
     assert message in str(refused.value)
 
 
+def test_quotation_marks_of_a_spreadsheet_are_told(tmp_path, capsys):
+    read_task(write(tmp_path, GOOD.replace("a cat", '"a" "cat"').replace("a dog", '"a dog"')))
+    assert capsys.readouterr().out == ""
+    read_task(write(tmp_path, GOOD.replace("a cat", '"a ""fat"" cat"')))
+    assert "own.tsv: 3 examples have quotation marks that" in capsys.readouterr().out
+
+
 def test_a_file_without_line_feeds_is_not_printed_in_full(tmp_path):
     with pytest.raises(DataError, match=r"but has label, sentence\ryes, a") as refused:
         read_task(write(tmp_path, GOOD.replace("\n", "\r") * 99))
