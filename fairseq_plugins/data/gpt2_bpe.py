@@ -23,7 +23,7 @@ from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.dictionaries import DICTIONARY_FILE, read_lines
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.files import require_object
-from fairseq_plugins.data.codes import WORD_END
+from fairseq_plugins.data.codes import KNOWN_WORDS, WORD_END
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.data.merges import learn_merges
 from fairseq_plugins.data.offsets import EncodedText, encode_with_offsets
@@ -74,6 +74,8 @@ class Gpt2Tokenizer:
         This is the output of fairseq's multiprocessing_bpe_encoder and the input of
         fairseq-preprocess.
         """
+        if len(self.encoder.cache) > KNOWN_WORDS:  # clauses without spaces hardly recur
+            self.encoder.cache.clear()
         return [str(i) for i in self.encoder.encode(line.strip())]
 
     def encode_with_offsets(self, text: str) -> EncodedText:

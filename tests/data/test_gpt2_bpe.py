@@ -45,6 +45,15 @@ def test_any_text_comes_back(encoder, text: str) -> None:
     assert len(ids) <= len(text.encode())
 
 
+def test_words_are_not_kept_without_limit(folder: Path, monkeypatch) -> None:
+    tokenizer, few = Gpt2Tokenizer.load(folder), Gpt2Tokenizer.load(folder)
+    lines = [f"{number} 天{number}地" for number in range(10, 40)]
+    expected = [tokenizer.tokenize(line) for line in lines]
+    monkeypatch.setattr("fairseq_plugins.data.gpt2_bpe.KNOWN_WORDS", 6)
+    assert [few.tokenize(line) for line in lines] == expected
+    assert len(few.encoder.cache) < 12 < len(tokenizer.encoder.cache)
+
+
 @given(lines=st.lists(ANY_TEXT, min_size=1), merges=st.integers(1, 30), text=ANY_TEXT)
 def test_any_text_can_be_learned_from(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], merges: int, text: str
