@@ -9,7 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.attention.inputs import Keys, check_dtypes, check_encoding, indices_where
+from fairseq_plugins.attention.call import Call, keys_of
+from fairseq_plugins.attention.inputs import check_dtypes, check_encoding, indices_where
 from fairseq_plugins.attention.positions import check_padding_mask, check_positions
 from fairseq_plugins.attention.seeds import State, attend_by_seed, rows_by_seed, step_by_seed
 from fairseq_plugins.attention.shared import SharedPass
@@ -220,9 +221,10 @@ class Attention(nn.Module):
         check_positions("q_positions", q_positions, q.size(0), q.size(2))
         check_positions("k_positions", k_positions, k.size(0), k.size(2))
         self._redraw(k)
-        keys = Keys(k, v, self._sampled(k_positions), key_padding_mask)
-        shared = shared or SharedPass()
-        return self._forward(q, self._sampled(q_positions), keys, attn_mask, need_weights, shared)
+        keys = keys_of(k, v, self._sampled(k_positions), key_padding_mask)
+        q_positions, shared = self._sampled(q_positions), shared or SharedPass()
+        call = Call(q, q_positions, keys, self.causal, shared, attn_mask)
+        return self._forward(call, need_weights)
 
     def attend_packed(
         self, q: Tensor, k: Tensor, v: Tensor, *, positions: Tensor, document: Tensor
@@ -266,8 +268,9 @@ class Attention(nn.Module):
         if self._drawn and state and (groups := rows_by_seed(state)):
             return step_by_seed(self, groups, (q, k, v), positions, key_padding_mask, state)
         seed = self._redraw(k, state)
-        keys = Keys(k, v, self._sampled(positions), key_padding_mask)
-        output, after = self._step(q, keys, state, shared or SharedPass())
+        positions = self._sampled(positions)
+        keys = keys_of(k, v, positions, key_padding_mask)
+        output, after = self._step(Call(q, positions, keys, True, shared or SharedPass()), state)
         return output, {**after, **seed}
 
     def remember(
@@ -282,7 +285,7 @@ class Attention(nn.Module):
         self._check_inputs(key_padding_mask, k=k, v=v)
         check_positions("k_positions", k_positions, k.size(0), k.size(2))
         seed = self._redraw(k)
-        keys = Keys(k, v, self._sampled(k_positions), key_padding_mask)
+        keys = keys_of(k, v, self._sampled(k_positions), key_padding_mask)
         return {**self._remember(keys), **seed}
 
     def attend(
@@ -300,32 +303,20 @@ class Attention(nn.Module):
         if self._drawn and (groups := rows_by_seed(state)):
             return attend_by_seed(self, groups, q, state, q_positions, need_weights)
         self._redraw(q, state)
-        shared = shared or SharedPass()
-        return self._attend(q, self._sampled(q_positions), state, need_weights, shared)
+        call = Call(q, self._sampled(q_positions), state, False, shared or SharedPass())
+        return self._attend(call, need_weights)
 
     # To implement in subclasses. Before each call inputs are checked, noise is drawn, and positions
     # are sampled.
 
-    def _forward(
-        self,
-        q: Tensor,
-        q_positions: Tensor,
-        keys: Keys,
-        attn_mask: Tensor | None,
-        need_weights: bool,
-        shared: SharedPass,
-    ) -> tuple[Tensor, Tensor | None]:
+    def _forward(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         raise NotImplementedError
 
-    def _step(
-        self, q: Tensor, keys: Keys, state: State | None, shared: SharedPass
-    ) -> tuple[Tensor, State]:
+    def _step(self, call: Call, state: State | None) -> tuple[Tensor, State]:
         raise NotImplementedError
 
-    def _remember(self, keys: Keys) -> State:
+    def _remember(self, keys: State) -> State:
         raise NotImplementedError
 
-    def _attend(
-        self, q: Tensor, q_positions: Tensor, state: State, need_weights: bool, shared: SharedPass
-    ) -> tuple[Tensor, Tensor | None]:
+    def _attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         raise NotImplementedError

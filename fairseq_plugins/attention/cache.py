@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fairseq_plugins.attention.base import State
+from fairseq_plugins.attention.seeds import State
 from fairseq_plugins.encodings.position_bounds import with_end_of
 
 _FIRST_CAPACITY = 64

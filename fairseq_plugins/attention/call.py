@@ -1,13 +1,34 @@
-"""One call of softmax attention: queries, and the keys and masks that they see."""
+"""One call of an attention: queries, and the keys and masks that they see."""
 
 from typing import NamedTuple
 
 from torch import Tensor
 
-from fairseq_plugins.attention.base import State
 from fairseq_plugins.attention.cache import first_keys
+from fairseq_plugins.attention.seeds import State
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings.position_bounds import with_end_of
+
+
+def keys_of(k: Tensor, v: Tensor, positions: Tensor, padding_mask: Tensor | None) -> State:
+    """Return keys and values that are not encoded yet, in the form of a state.
+
+    Args:
+        k: (B, H, S, D).
+        v: (B, H, S, D).
+        positions: (B or 1, S).
+        padding_mask: (B, S) bool, True where padded; None for no padding.
+    """
+    keys = {"k": k, "v": v, "k_positions": positions}
+    return keys if padding_mask is None else {**keys, "key_padding_mask": padding_mask}
+
+
+def without_padding(keys: State, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """Return tensors (B, H, S, ...) with zeros where keys are padded: 0 x NaN would be NaN."""
+    if "key_padding_mask" not in keys:
+        return tensors
+    padded = keys["key_padding_mask"][:, None, :, None]
+    return tuple(x.masked_fill(padded, 0.0) for x in tensors)
 
 
 class Call(NamedTuple):
@@ -16,7 +37,8 @@ class Call(NamedTuple):
     Attributes:
         q: (B, H, T, D), not encoded.
         q_positions: (B or 1, T).
-        state: encoded keys and values, with their positions and padding.
+        state: keys and values with their positions and padding (``keys_of``), not encoded yet;
+            later what an attention remembers of them.
         causal: whether the last T keys belong to the T queries, each of which sees no later key.
         shared: cache of the pass.
         attn_mask: see ``Attention.forward``.

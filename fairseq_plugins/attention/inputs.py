@@ -1,7 +1,7 @@
-"""An attention's keys, and checks and selections of its inputs and encodings."""
+"""Checks and selections of an attention's inputs and encodings."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,29 +11,6 @@ from fairseq_plugins.encodings.position_bounds import with_end_of
 
 if TYPE_CHECKING:
     from fairseq_plugins.attention.base import Attention
-
-
-class Keys(NamedTuple):
-    """Keys and values that are not encoded yet.
-
-    Attributes:
-        k: (B, H, S, D).
-        v: (B, H, S, D).
-        positions: (B or 1, S).
-        padding_mask: (B, S) bool, True where padded; None for no padding.
-    """
-
-    k: Tensor
-    v: Tensor
-    positions: Tensor
-    padding_mask: Tensor | None
-
-    def without_padding(self) -> tuple[Tensor, Tensor]:
-        """Return keys and values, zero where padded: 0 x NaN is NaN and would spread."""
-        if self.padding_mask is None:
-            return self.k, self.v
-        padded = self.padding_mask[:, None, :, None]
-        return self.k.masked_fill(padded, 0.0), self.v.masked_fill(padded, 0.0)
 
 
 def check_encoding(attention: "Attention", encoding: PositionEncoding) -> None:

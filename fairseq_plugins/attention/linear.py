@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.attention.base import Attention, State
+from fairseq_plugins.attention.call import Call, without_padding
 from fairseq_plugins.attention.distances import advances, check_span, key_range
 from fairseq_plugins.attention.feature_maps import FEATURE_MAPS, VANISHING_MAPS
-from fairseq_plugins.attention.inputs import Keys
 from fairseq_plugins.attention.normalizers import (
     NORMALIZER,
     UNDIVIDED,
@@ -18,7 +18,6 @@ from fairseq_plugins.attention.normalizers import (
     complete_options,
 )
 from fairseq_plugins.attention.output_norm import OutputNorm, OutputNormKind
-from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import LinearFacts, PositionEncoding
 from fairseq_plugins.encodings.base import TRANSFORM_HOOKS
 from fairseq_plugins.encodings.position_bounds import is_recorded
@@ -131,26 +130,19 @@ class LinearAttention(Attention):
         self.span = facts.positive_span if sums_weights and facts.keeps_positive else None
         self._decays = "log_decay" in self.hooks
 
-    def _forward(
-        self,
-        q: Tensor,
-        q_positions: Tensor,
-        keys: Keys,
-        attn_mask: Tensor | None,
-        need_weights: bool,
-        shared: SharedPass,
-    ) -> tuple[Tensor, Tensor | None]:
-        if attn_mask is not None:
+    def _forward(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        if call.attn_mask is not None:
             raise ValueError(
                 "`attn_mask` must be None for linear attention, which never computes the logits "
-                f"that a mask of shape {tuple(attn_mask.shape)} would hide; causality is set when "
-                "the attention is built."
+                f"that a mask of shape {tuple(call.attn_mask.shape)} would hide; causality is set "
+                "when the attention is built."
             )
         _refuse_weights(need_weights)
-        self._check_span(q_positions, keys.positions)
-        if self.epsilon and not torch.compiler.is_compiling() and keys.k.size(2) > self._long:
+        self._check_span(*call.positions)
+        keys = call.state
+        if self.epsilon and not torch.compiler.is_compiling() and keys["k"].size(2) > self._long:
             warnings.warn(_NEAR_ZERO.format(self._long), stacklevel=2)
-        q, norm_q = self._features(q, "transform_query", q_positions)
+        q, norm_q = self._features(call.q, "transform_query", call.q_positions)
         k, norm_k, v = self._encode_key(keys)
         attention = causal_linear_attention if self.causal else linear_attention
         if self._decays:
@@ -158,16 +150,15 @@ class LinearAttention(Attention):
             attention = partial(causal_linear_attention, log_decay=log_decay)
         output = attention(q, k, v, normalizer_k=norm_k, **self._denominator(norm_q))
         assert isinstance(output, Tensor)
-        return self._decode_output(output, q_positions, keys.v.dtype), None
+        return self._decode_output(output, call.q_positions, keys["v"].dtype), None
 
-    def _step(
-        self, q: Tensor, keys: Keys, state: State | None, shared: SharedPass
-    ) -> tuple[Tensor, State]:
+    def _step(self, call: Call, state: State | None) -> tuple[Tensor, State]:
+        keys, positions = call.state, call.q_positions
         extra, log_decay = self._keep_range(keys, state), None
         if self._decays:
             log_decay, reached = self._log_decay(keys, state["last_position"] if state else None)
-            extra["last_position"] = reached.expand(q.size(0), 1)
-        q, norm_q = self._features(q, "transform_query", keys.positions)
+            extra["last_position"] = reached.expand(call.q.size(0), 1)
+        q, norm_q = self._features(call.q, "transform_query", positions)
         k, norm_k, v = self._encode_key(keys)
         output = causal_linear_attention(
             q,
@@ -180,23 +171,21 @@ class LinearAttention(Attention):
             return_state=True,
         )
         assert isinstance(output, tuple)
-        decoded = self._decode_output(output[0], keys.positions, keys.v.dtype)
+        decoded = self._decode_output(output[0], positions, keys["v"].dtype)
         return decoded, {**output[1]._asdict(), **extra}
 
-    def _remember(self, keys: Keys) -> State:
+    def _remember(self, keys: State) -> State:
         extra = self._keep_range(keys)
         k, norm_k, v = self._encode_key(keys)
         return {**remember_keys(k, v, normalizer_k=norm_k)._asdict(), **extra}
 
-    def _attend(
-        self, q: Tensor, q_positions: Tensor, state: State, need_weights: bool, shared: SharedPass
-    ) -> tuple[Tensor, Tensor | None]:
+    def _attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         _refuse_weights(need_weights)
         if self.span is not None:
-            self._check_span(q_positions, state["k_range"])
-        features, norm_q = self._features(q, "transform_query", q_positions)
-        output = attend_state(features, _sums(state), **self._denominator(norm_q))
-        return self._decode_output(output, q_positions, q.dtype), None
+            self._check_span(call.q_positions, call.state["k_range"])
+        features, norm_q = self._features(call.q, "transform_query", call.q_positions)
+        output = attend_state(features, _sums(call.state), **self._denominator(norm_q))
+        return self._decode_output(output, call.q_positions, call.q.dtype), None
 
     def _denominator(self, normalizer_q: Tensor | None) -> dict[str, Any]:
         """Return the arguments of the kernels that concern the denominator."""
@@ -224,19 +213,19 @@ class LinearAttention(Attention):
             assert self.encoding is not None
             check_span(self.encoding.label, self.span, *positions)
 
-    def _keep_range(self, keys: Keys, state: State | None = None) -> State:
+    def _keep_range(self, keys: State, state: State | None = None) -> State:
         """Check distances between keys; return ``{"k_range": (B, 2)}`` for the state, or {}."""
         if self.span is None:
             return {}
         before = state["k_range"] if state else None
-        k_range = key_range(keys.positions, keys.k.size(0), before)
+        k_range = key_range(keys["k_positions"], keys["k"].size(0), before)
         self._check_span(k_range)
         return {"k_range": k_range}
 
-    def _log_decay(self, keys: Keys, last: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def _log_decay(self, keys: State, last: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the sums' log decay at each token (B or 1, H, T), and the position reached."""
         assert self.encoding is not None
-        steps, reached = advances(keys.positions, keys.padding_mask, last)
+        steps, reached = advances(keys["k_positions"], keys.get("key_padding_mask"), last)
         return self.encoding.log_decay().view(-1, 1) * steps.unsqueeze(1), reached
 
     def _decode_output(self, output: Tensor, positions: Tensor, dtype: torch.dtype) -> Tensor:
@@ -288,15 +277,14 @@ class LinearAttention(Attention):
             return features_q, features_k
         return plain_q, plain_k
 
-    def _encode_key(self, keys: Keys) -> tuple[Tensor, Tensor | None, Tensor]:
+    def _encode_key(self, keys: State) -> tuple[Tensor, Tensor | None, Tensor]:
         """Return the features of keys, zero where padded, those for the denominator, and values."""
-        k, v = keys.without_padding()
-        encoded, norm_k = self._features(k, "transform_key", keys.positions)
-        if keys.padding_mask is not None:
-            padded = keys.padding_mask[:, None, :, None]
-            encoded = encoded.masked_fill(padded, 0.0)
-            norm_k = None if norm_k is None else norm_k.masked_fill(padded, 0.0)
-        v = self._encoded("transform_value", v, keys.positions)
+        k, v = without_padding(keys, keys["k"], keys["v"])
+        encoded, norm_k = self._features(k, "transform_key", keys["k_positions"])
+        (encoded,) = without_padding(keys, encoded)
+        if norm_k is not None:
+            (norm_k,) = without_padding(keys, norm_k)
+        v = self._encoded("transform_value", v, keys["k_positions"])
         if v.dtype in _HALF and (self._is_exact or (self._saturates and v.dtype == torch.float16)):
             v = v.float()
         return encoded, norm_k, v

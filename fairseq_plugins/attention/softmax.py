@@ -10,9 +10,9 @@ from torch.utils.checkpoint import checkpoint
 
 from fairseq_plugins.attention.base import Attention, State
 from fairseq_plugins.attention.cache import append_state, used_rows
-from fairseq_plugins.attention.call import Call
+from fairseq_plugins.attention.call import Call, keys_of, without_padding
 from fairseq_plugins.attention.flex import attend_by_pairs, gives_pairs, takes_pairs
-from fairseq_plugins.attention.inputs import Keys, check_dtypes, has_gradient, indices_where
+from fairseq_plugins.attention.inputs import check_dtypes, has_gradient, indices_where
 from fairseq_plugins.attention.masks import (
     added_mask,
     attention_mask,
@@ -91,21 +91,13 @@ class SoftmaxAttention(Attention):
         for part in parts_to_fold(self.parts):
             part.unfold_basis_(*projections)
 
-    def _forward(
-        self,
-        q: Tensor,
-        q_positions: Tensor,
-        keys: Keys,
-        attn_mask: Tensor | None,
-        need_weights: bool,
-        shared: SharedPass,
-    ) -> tuple[Tensor, Tensor | None]:
-        attn_mask = attention_mask(attn_mask, q, keys.k)
-        state = self._remember(keys)
+    def _forward(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        k, k_positions = call.state["k"], call.state["k_positions"]
+        attn_mask = attention_mask(call.attn_mask, call.q, k)
         # Not expanded to the batch, so that biases are computed once if all rows agree.
-        state["k_positions"] = keys.positions
-        call = Call(q, q_positions, state, self.causal, shared, attn_mask)
-        by_pairs = attn_mask is None and not need_weights and self._takes_pairs(q, keys.k)
+        state = {**self._remember(call.state), "k_positions": k_positions}
+        call = call._replace(state=state, attn_mask=attn_mask)
+        by_pairs = attn_mask is None and not need_weights and self._takes_pairs(call.q, k)
         if by_pairs and (output := self._read_by_pairs(call)) is not None:
             return output, None
         read = self._read(call, need_weights)
@@ -117,20 +109,18 @@ class SoftmaxAttention(Attention):
         if not self._takes_pairs(q, k) or self._drawn:
             return None
         self._check_inputs(q=q, k=k, v=v)
-        state = self._remember(Keys(k, v, positions, None))
+        state = self._remember(keys_of(k, v, positions, None))
         return self._read_by_pairs(Call(q, positions, state, self.causal, SharedPass()), document)
 
-    def _step(
-        self, q: Tensor, keys: Keys, state: State | None, shared: SharedPass
-    ) -> tuple[Tensor, State]:
-        new, positions = self._remember(keys), keys.positions
+    def _step(self, call: Call, state: State | None) -> tuple[Tensor, State]:
+        new = self._remember(call.state)
         state = append_state(state, new) if state else new
-        with_end_of(state["k_positions"], positions)
-        return self._read(Call(q, positions, state, True, shared))[0], state
+        with_end_of(state["k_positions"], call.q_positions)
+        return self._read(call._replace(state=state))[0], state
 
-    def _remember(self, keys: Keys) -> State:
-        k, v = keys.without_padding()
-        positions = keys.positions
+    def _remember(self, keys: State) -> State:
+        k, v = without_padding(keys, keys["k"], keys["v"])
+        positions = keys["k_positions"]
         state = {
             "k": self._encoded("transform_key", k, positions),
             "v": self._encoded("transform_value", v, positions),
@@ -138,15 +128,11 @@ class SoftmaxAttention(Attention):
         }
         if "relative_logits" in self.hooks and "transform_key" in self.hooks:
             state["content_k"] = k
-        if keys.padding_mask is not None:
-            state["key_padding_mask"] = keys.padding_mask
-        return state
+        return {**keys, **state}
 
-    def _attend(
-        self, q: Tensor, q_positions: Tensor, state: State, need_weights: bool, shared: SharedPass
-    ) -> tuple[Tensor, Tensor | None]:
-        check_dtypes(q=q, v=state["v"])
-        return self._read(Call(q, q_positions, state, False, shared), need_weights)
+    def _attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        check_dtypes(q=call.q, v=call.state["v"])
+        return self._read(call, need_weights)
 
     def _takes_pairs(self, q: Tensor, k: Tensor) -> bool:
         return self._gives_pairs and not self._dropout and takes_pairs(q, k, causal=self.causal)
