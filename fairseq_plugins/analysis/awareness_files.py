@@ -17,6 +17,7 @@ from fairseq_plugins.analysis.awareness import (
 )
 from fairseq_plugins.analysis.figure_files import Panel, draw_panels, round_digits
 from fairseq_plugins.analysis.position_rows import added_scores, build_plain, embeds, input_rows
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.common.pages import (
     Page,
@@ -130,10 +131,9 @@ def write(measured: Sequence[MeasuredEncoding], folder: Path, command: str) -> N
     command: the command that measures, for the page.
     """
     write_json(folder / "awareness.json", to_json(measured))
-    drawn = [one for one in measured if one.maps]
-    lengths = list(drawn[0].maps) if drawn else []
+    lengths = next((list(one.maps) for one in measured if one.maps), [])
     for length in lengths:
-        save_picture(draw(drawn, length), folder / f"length_{length}")
+        save_picture(draw(measured, length), folder / f"length_{length}")
     page(measured, lengths, folder, command).write(folder / "awareness.md")
 
 
@@ -166,11 +166,18 @@ def _measures(one: MeasuredEncoding) -> dict[str, Any]:
 
 
 def draw(measured: Sequence[MeasuredEncoding], length: int) -> Any:
-    """Draw heat maps (positions down, features across) of the vectors at one length."""
+    """Draw heat maps (positions down, features across) of the vectors at one length.
+
+    Raises:
+        OptionError: no encoding has vectors.
+    """
     panels = [
         Panel(one.name, one.maps[length], dark=False, axes=("feature", "position"))
         for one in measured
+        if one.maps
     ]
+    if not panels:
+        raise OptionError("ENCODING must act on token embeddings to have vectors to draw")
     picture = draw_panels(panels, size=(3.4, 2.4))
     picture.suptitle(f"Position vectors, sequence of {length}")
     return picture

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.option_types import number, parse_seed
+from fairseq_plugins.common.option_types import new_file, new_folder, number, parse_seed
+from fairseq_plugins.common.pictures import FORMATS, save_for_print
 from fairseq_plugins.common.provenance import portable
 from fairseq_plugins.common.root import from_root
 from fairseq_plugins.data.options import check_file, check_folder
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 OF_ANY = "checkpoint of any model of this package"
 WITH_DICTIONARIES = "data folder with the dictionaries"
 SPLIT, LENGTH = "test", 32
+PICTURE = f"or one picture, whose name ends with {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
 
 
 def add_checkpoint(command: argparse.ArgumentParser, text: str = OF_ANY, data: str = "") -> None:
@@ -40,6 +42,16 @@ def add_samples(command: argparse.ArgumentParser) -> None:
     add("--split", default=SPLIT, help=f"train, valid or test (default: {SPLIT})")
     text = f"tokens of a sample, or of a translation's sentences at most (default: {LENGTH})"
     add("--length", type=number("--length", 2), default=LENGTH, metavar="N", help=text)
+
+
+def is_picture(path: Path) -> bool:
+    """Return whether a path's ending is that of a picture."""
+    return path.suffix in FORMATS
+
+
+def folder_or_picture(text: str) -> Path:
+    """Parse a folder, or the file of a picture."""
+    return (new_file if is_picture(Path(text)) else new_folder)(text)
 
 
 def check_checkpoint(args: argparse.Namespace) -> None:
@@ -99,10 +111,14 @@ def _trained(state: dict[str, Any]) -> str:
 def write_analysis(
     figure: "RenderedFigure", stem: Path, args: argparse.Namespace, *, title: str, caption: str
 ) -> None:
-    """Write a figure with the typed command, and print its files."""
+    """Write a figure with the typed command, or its picture alone, and print the files."""
     # Here, since this takes seconds, which --help must not.
     from fairseq_plugins.analysis.figure_files import write_figure
 
+    if is_picture(stem):
+        save_for_print(figure.picture, stem)
+        print(f"written: {from_root(stem)}")
+        return
     command = f"fairseq-pe analyse {shlex.join(portable(args.command_line))}"
     write_figure(figure, stem, title=title, caption=caption, command=command)
     print(f"written: {from_root(stem)}.png, .svg, .json and .md")

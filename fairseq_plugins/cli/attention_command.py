@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.cli.analysis_options import (
+    PICTURE,
     add_checkpoint,
     add_samples,
     add_seed_and_device,
@@ -44,7 +45,7 @@ def register(commands: Any) -> None:
         option = f"--{part}"
         text = f"numbers of {part}, from 1 (default: all)"
         add(option, type=numbers(option, 1), default=(), metavar="N,N", help=text)
-    text = f"path of the output files, without suffix (default: {OUTPUT})"
+    text = f"path of the output files, without suffix, {PICTURE} (default: {OUTPUT})"
     add("--output", type=new_file, default=OUTPUT, metavar="STEM", help=text)
     add_seed_and_device(command)
     command.set_defaults(run=_run)

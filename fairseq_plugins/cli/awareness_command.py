@@ -4,8 +4,10 @@ import argparse
 import shlex
 from typing import Any
 
+from fairseq_plugins.cli.analysis_options import PICTURE, folder_or_picture, is_picture
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.common.option_types import new_folder, numbers, parse_seed
+from fairseq_plugins.common.option_types import numbers, parse_seed
+from fairseq_plugins.common.pictures import save_for_print
 from fairseq_plugins.data.options import check_at_least
 
 RELATIVE = ("alibi", "t5", "rope", "shaw", "xl", "lrpe_type2")  # for Corollary 3.5
@@ -31,8 +33,8 @@ def register(commands: Any) -> None:
     text = f"sequence lengths of the heat maps (default: {LENGTHS})"
     add("--lengths", type=numbers("--lengths", 2), default=LENGTHS, metavar="N,N", help=text)
     add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
-    text = "folder for figures, numbers and a page (default: print only)"
-    add("--output", type=new_folder, metavar="DIR", help=text)
+    text = f"folder for figures, numbers and a page, {PICTURE} (default: print only)"
+    add("--output", type=folder_or_picture, metavar="DIR", help=text)
     command.set_defaults(run=_run)
 
 
@@ -47,6 +49,9 @@ def _run(args: argparse.Namespace) -> None:
     if args.options and len(args.encoding) != 1:
         raise OptionError("--options must be with one ENCODING")
     check_at_least(2, most=_LONGEST, lengths=max(args.lengths))
+    as_picture = args.output is not None and is_picture(args.output)
+    if as_picture and len(args.lengths) > 1:
+        raise OptionError(f"--lengths must be one number to draw {args.output}")
     names = [*dict.fromkeys(args.encoding)] or [*awareness_files.absolute_names(), *RELATIVE]
     options = parse_options(args.options)
     seen = [
@@ -54,8 +59,11 @@ def _run(args: argparse.Namespace) -> None:
         for name in names
     ]
     print(awareness_files.as_text(seen))
-    if args.output is not None:
+    if as_picture:
+        save_for_print(awareness_files.draw(seen, *args.lengths), args.output)
+    elif args.output is not None:
         awareness_files.write(seen, args.output, _typed(args))
+    if args.output is not None:
         print(f"written: {args.output}")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_plugins.cli.analysis_options import (
+    PICTURE,
     add_seed_and_device,
     describe_training,
     labelled,
@@ -62,7 +63,8 @@ def register(commands: Any) -> None:
     text = "data folder with the dictionaries: one for all checkpoints, or one for each in their "
     text += "order; not needed for folders of published models"
     add("--data", type=Path, action="append", default=[], metavar="DIR", help=text)
-    add("--output", type=new_file, metavar="STEM", help="path of the output files, without suffix")
+    text = f"path of the output files, without suffix, {PICTURE}"
+    add("--output", type=new_file, metavar="STEM", help=text)
     text = "number of positions (default: 128, or the longest input of all models if shorter)"
     add("--length", type=int, metavar="T", help=text)
     text = "number of words to average over (default: 100, as in Appendix J)"

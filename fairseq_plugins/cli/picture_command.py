@@ -5,9 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairseq_plugins.cli.analysis_options import WITH_DICTIONARIES, check_checkpoint, label_of
+from fairseq_plugins.cli.analysis_options import (
+    PICTURE,
+    WITH_DICTIONARIES,
+    check_checkpoint,
+    folder_or_picture,
+    is_picture,
+    label_of,
+)
 from fairseq_plugins.common.errors import OptionError, checkpoint_given_by
-from fairseq_plugins.common.option_types import new_folder, number, parse_seed
+from fairseq_plugins.common.option_types import number, parse_seed
+from fairseq_plugins.common.pictures import save_for_print
 
 if TYPE_CHECKING:
     from fairseq_plugins.encodings import PositionEncoding
@@ -31,8 +39,8 @@ def register(commands: Any) -> None:
     add("--data", type=Path, metavar="DIR", help=WITH_DICTIONARIES)
     text = "layer of the checkpoint, 0 for the encoding of the first layer's input (default: 1)"
     add("--layer", type=number("--layer", 0), default=1, metavar="N", help=text)
-    text = f"folder for the files (default: {OUTPUT})"
-    add("--output", type=new_folder, default=OUTPUT, metavar="DIR", help=text)
+    text = f"folder for the files, {PICTURE} (several encodings: side by side; default: {OUTPUT})"
+    add("--output", type=folder_or_picture, default=OUTPUT, metavar="DIR", help=text)
     text = 'options of the encoding, such as "base=500 rotated=half"'
     add("--options", default="", metavar="WORDS", help=text)
     add("--length", type=int, metavar="N", help="number of positions (default: 129)")
@@ -51,6 +59,8 @@ def _run(args: argparse.Namespace) -> None:
         raise OptionError("--path and --data must be given together")
     if args.path is not None:
         check_checkpoint(args)
+    if args.all and is_picture(args.output):
+        raise OptionError(f"--output must be a folder with --all, but is {args.output}")
     # Here, since these take seconds, which --help must not.
     from fairseq_plugins.analysis import picture, picture_files
     from fairseq_plugins.encodings import ENCODINGS, parse_options
@@ -73,10 +83,13 @@ def _run(args: argparse.Namespace) -> None:
     for name, encoding in zip(names, encodings, strict=True):
         seen = picture.observe(name, encoding, length=length, seed=args.seed)
         seen = replace(seen, options=" ".join(args.options.split()), model=model)
-        picture_files.write_picture(seen, args.output)
+        if not is_picture(args.output):
+            picture_files.write_picture(seen, args.output)
         print("\n".join(picture_files.form_lines(seen)), flush=True)
         all_seen.append(seen)
-    if args.all:
+    if is_picture(args.output):
+        save_for_print(picture_files.draw_together(all_seen), args.output)
+    elif args.all:
         command = f"fairseq-pe analyse picture --all --output {args.output}"
         command += f" --length {length}" if length != picture.LENGTH else ""
         command += f" --seed {args.seed}" if args.seed != 1 else ""

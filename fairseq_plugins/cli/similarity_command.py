@@ -7,6 +7,7 @@ from typing import Any
 
 from fairseq_plugins.cli.analysis_options import (
     OF_ANY,
+    PICTURE,
     add_samples,
     add_seed_and_device,
     describe_training,
@@ -37,7 +38,7 @@ def register(commands: Any) -> None:
     add_samples(command)
     text = f"tokens from the beginning of the split (default: {TOKENS})"
     add("--tokens", type=number("--tokens", 2), default=TOKENS, metavar="N", help=text)
-    text = f"path of the output files, without suffix (default: {OUTPUT})"
+    text = f"path of the output files, without suffix, {PICTURE} (default: {OUTPUT})"
     add("--output", type=new_file, default=OUTPUT, metavar="STEM", help=text)
     add_seed_and_device(command)
     command.set_defaults(run=_run)

@@ -1,4 +1,4 @@
-"""Reproducible PNG and SVG files of figures."""
+"""Reproducible PNG, SVG and PDF files of figures."""
 
 import base64
 import re
@@ -10,6 +10,8 @@ from fairseq_plugins.common.files import with_ending, writing
 
 DPI = 110
 MOST_BYTES = 500 * 1024  # limit of a committed file, as in .pre-commit-config.yaml
+FORMATS = (".pdf", ".svg", ".png")  # endings of `save_for_print`
+PRINT_DPI = 300
 _COARSER = 0.85  # resolution of the next try for a PNG of more bytes
 _FONTS = ["DejaVu Sans"]  # an SVG repeats this list for every text
 _INDENT = re.compile(rb"\n +(?=<)")
@@ -30,6 +32,21 @@ def save_picture(picture: Any, stem: Path, dpi: int = DPI) -> None:
         drawn = BytesIO()
         picture.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
         svg.write(smaller_svg(drawn.getvalue()))
+
+
+def save_for_print(picture: Any, path: Path) -> None:
+    """Write a matplotlib figure in the format of its file's ending, with its fonts, atomically.
+
+    path: ends with one of `FORMATS`.
+    """
+    from matplotlib import rc_context
+
+    kind = path.suffix[1:]
+    dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
+    # Publishers refuse matplotlib's default fonts in PDF (Type 3); in SVG letters become paths.
+    fonts = {"pdf.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": path.name}
+    with rc_context(fonts), writing(path) as (file,):
+        picture.savefig(file, format=kind, dpi=PRINT_DPI, metadata=dates)
 
 
 def save_png(picture: Any, file: IO[bytes], dpi: float = DPI) -> None:

@@ -192,6 +192,12 @@ def test_the_command_writes_figures_numbers_and_a_page(tmp_path, capsys) -> None
     assert typed in page
 
 
+def test_the_heat_maps_of_a_length_are_one_picture(tmp_path) -> None:
+    output = tmp_path / "x.pdf"
+    assert main(["awareness", "dpe", "alibi", "--lengths", "4", "--output", str(output)]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["x.pdf"]
+
+
 def test_a_page_without_pictures_has_no_list_of_them(tmp_path) -> None:
     assert main(["awareness", "alibi", "--output", str(tmp_path / "new")]) == 0
     assert "As SVG" not in (tmp_path / "new" / "awareness.md").read_text()
@@ -204,6 +210,8 @@ def test_a_page_without_pictures_has_no_list_of_them(tmp_path) -> None:
         (["dpe", "--width", "6"], "--width must be a multiple of 4, but is 6"),
         (["dpe", "--lengths", "1"], "--lengths must be numbers from 2 on"),
         (["dpe", "--lengths", "10,100000"], "--lengths must be at most 8,192, but is 100000"),
+        (["dpe", "--output", "x.pdf"], "--lengths must be one number to draw x.pdf"),
+        (["rope", "--lengths", "4", "--output", "x.pdf"], "ENCODING must act on token embeddings"),
         (["--options", "scale=one"], "--options must be with one ENCODING"),
     ],
 )

@@ -91,6 +91,14 @@ def test_several_encodings_stand_side_by_side_on_one_scale(tmp_path: Path):
     assert all(low < min(mean) and max(mean) < high for mean in means)
 
 
+@pytest.mark.parametrize("names", [["rope"], ["rope", "alibi"]])
+def test_one_picture_is_drawn_where_the_outputs_name_says_so(names: list[str], tmp_path: Path):
+    for output in (tmp_path / "x.pdf", tmp_path / "x.svg", tmp_path / "x.svg"):
+        assert main(["picture", *names, "--length", str(LENGTH), "--output", str(output)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"x.pdf", "x.svg"}
+    assert (tmp_path / "x.pdf").read_bytes().startswith(b"%PDF")
+
+
 def test_the_readmes_picture_is_what_its_command_draws(tmp_path: Path):
     """The same pixels, but for what another version of matplotlib draws otherwise."""
     (shown,) = re.findall(r"docs/pictures/(\S*-\S*)\.png", (ROOT / "README.md").read_text())
@@ -211,10 +219,11 @@ def test_options_are_in_the_title_and_in_the_files_names(tmp_path: Path, capsys)
         (["rope", "--length", "1"], "--length must be at least 2, but is 1"),
         (["rope", "--options", "base=x"], "`base` must be a number"),
         (["--all", "--options", "base=2"], "--options must be left out"),
+        (["--all", "--output", "x.pdf"], "--output must be a folder with --all, but is x.pdf"),
     ],
 )
 def test_what_cannot_be_is_named(words, message, tmp_path, capsys):
-    assert main(["picture", *words, "--output", str(tmp_path)]) == 2
+    assert main(["picture", "--output", str(tmp_path), *words]) == 2
     assert message in capsys.readouterr().err
 
 

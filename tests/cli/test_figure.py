@@ -188,6 +188,12 @@ def test_a_path_may_have_an_equals_sign(tmp_path: Path) -> None:
     assert analysis_options.labelled(["a=absent.pt"]) == {"a": Path("absent.pt")}
 
 
+def test_a_picture_alone_is_written_where_the_outputs_name_says_so(tmp_path: Path) -> None:
+    assert main(["analyse", "figure", "3", "--output", str(tmp_path / "x.pdf")]) == 0
+    (file,) = tmp_path.iterdir()
+    assert file.read_bytes().startswith(b"%PDF")
+
+
 def test_pictures_of_results_are_drawn_again_without_their_models(root: Path) -> None:
     stem = root / "results" / "bert_figure6" / "untrained"
     assert main(["analyse", "figure", "6", "--output", str(stem)]) == 0

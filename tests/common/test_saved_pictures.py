@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from fairseq_plugins.common import pictures
-from fairseq_plugins.common.pictures import save_picture, smaller_svg
+from fairseq_plugins.common.pictures import save_for_print, save_picture, smaller_svg
 
 
 def draw(colours: str) -> Figure:
@@ -49,3 +49,20 @@ def test_names_may_have_dots(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {
         f"{name}.{ending}" for name in ("v1.5", "v1.6") for ending in ("png", "svg")
     }
+
+
+def test_pictures_for_print_have_their_fonts(tmp_path):
+    figure = draw("Greys")
+    figure.axes[0].set_title("a title")
+    for ending in pictures.FORMATS:
+        for folder in ("first", "second"):
+            save_for_print(figure, tmp_path / folder / f"x{ending}")
+    first, second = (
+        [(tmp_path / folder / f"x{ending}").read_bytes() for ending in pictures.FORMATS]
+        for folder in ("first", "second")
+    )
+    assert first == second
+    pdf, svg, png = first
+    assert b"/FontFile2" in pdf and b"/Type3" not in pdf
+    assert b"<svg" in svg and b"<text" not in svg
+    assert Image.open(BytesIO(png)).size == (1200, 1200)
