@@ -19,6 +19,7 @@ DIGITS = 4  # significant digits of numbers
 # are packed.
 MATRIX_DIGITS, LEAST = 3, 1e-6
 COLUMNS = 4
+FEW = 16  # points of a line that are marked
 TITLE = 36  # characters of a map's title in its full size
 # Percentiles of a map's numbers that bound its grey scale.
 PERCENTILES = (1.0, 99.0)
@@ -230,15 +231,20 @@ def draw_lines(
         panels: title, x label, y label, and the points of each line by name.
         rule: y of a horizontal line.
     """
+    from matplotlib import style
     from matplotlib.figure import Figure
 
+    colours = style.library["tableau-colorblind10"]["axes.prop_cycle"]
     picture = Figure(figsize=(6.4 * len(panels) + 2, 4.4), layout="constrained")
     axes = picture.subplots(1, len(panels), squeeze=False)[0]
     names = [list(found) for *_, found in panels]
     for axis, (title, x, y, found), after in zip(axes, panels, [*names[1:], []], strict=True):
+        axis.set_prop_cycle(colours)
         for number, (name, (xs, ys)) in enumerate(found.items()):
-            style = ("-", "--", ":", "-.")[number // 10 % 4]  # matplotlib has ten colours
-            axis.plot(xs, ys, style, label=name, linewidth=1.4)
+            # Neighbours differ in print too, and lines of one of the ten colours in their style.
+            line = ("-", "--", ":", "-.")[(number + number // 10) % 4]
+            marker = "o" if len(xs) <= FEW else ""
+            axis.plot(xs, ys, line, marker=marker, markersize=3, label=name, linewidth=1.4)
         if rule is not None:
             axis.axhline(rule, color="black", linewidth=0.8)
         axis.set_title(title, fontsize=11)
