@@ -72,7 +72,7 @@ class Folder:
 
     def report_done(self) -> None:
         """Print that the folder exists."""
-        report(f"{self.path} is already there; remove it to make it anew")
+        report(f"{self.path} is already there; delete it to prepare it again")
 
     def refuse_other(self) -> None:
         """Raise DataError if the path holds something not made here, or other data.

@@ -32,7 +32,7 @@ def prepare_tokenizer(
                 f"--output {output} exists and its {wrong[0]} is not the published one; "
                 "move it away"
             )
-        report(f"{output} is already there; remove it to make it anew")
+        report(f"{output} is already there; delete it to prepare it again")
         return
     with staging_folder(output) as work:
         built = work / "tokenizer"

@@ -61,8 +61,8 @@ class Options:
         seed: seed of the samples.
         workers: processes that binarise.
         disjoint: drop training examples whose first sentence is in another set.
-        max_length: most tokens of an example with the special ones, of which the longer sentence is
-            cut first; None to leave them as they are.
+        max_length: most tokens of an example, with special tokens; the longer sentence of a pair is
+            cut first. None to leave examples as they are.
         force: replace folders of other files or settings.
     """
 
@@ -107,9 +107,9 @@ def prepare(
 ) -> list[str]:
     """Make output/<task> for each task, unless present; return the tasks' names.
 
-    sources: folders with <task>/*.tsv; without any the official files are downloaded to
-    `downloads/glue` beside output. skip_missing: whether to report and skip a task that no folder
-    has, instead of raising.
+    sources: folders with <task>/*.tsv; if empty, the official files are downloaded to
+    `downloads/glue` next to the output. skip_missing: whether to report and skip a task without
+    files, instead of raising.
 
     Raises:
         DataError: something is missing, damaged or different; no task is made then.
@@ -162,7 +162,7 @@ def prepare_files(
 
 
 def _read(files: TaskFiles, options: Options) -> dict[str, SplitText]:
-    """Read and check the splits; sample those for training and development."""
+    """Read and check the splits; sample the training and the development set."""
     task = files.task
     read = {n: read_split(path, task, task.split(n)) for n, path in files.paths.items()}
     if options.disjoint and task.inputs > 1:
@@ -287,7 +287,7 @@ def get_parser() -> argparse.ArgumentParser:
         "it (default: download the official files)",
     )
     names = ",".join(task.name for task in GLUE)
-    text = f"separated by commas (default: those available of {names})"
+    text = f"tasks, separated by commas (default: all of {names} that are available)"
     parser.add_argument("--tasks", metavar="NAMES", help=text)
     add_output(parser, "glue", "where <TASK>/ is made")
     for option, text in (

@@ -146,7 +146,7 @@ def _task(
     zip_name: str | None = None,
     **more: Any,
 ) -> GlueTask:
-    """Describe a task whose files are in one zip, by default of its name."""
+    """Describe a task whose files are in one zip, by default named after the task."""
     addresses = (f"{GLUE_BASE}/{zip_name or name}.zip",)
     return GlueTask(name, splits, labels, metrics, addresses=addresses, **more)
 

@@ -14,7 +14,7 @@ from fairseq_plugins.squad.folder import features_path
 
 
 class ShuffledDataset(data.BaseWrapperDataset):
-    """A dataset shuffled anew in every epoch, by NumPy's generator, which fairseq seeds.
+    """A dataset shuffled in every epoch, by NumPy's generator, which fairseq seeds.
 
     Args:
         dataset: examples with sizes.

@@ -141,7 +141,10 @@ _NO_INPUT = ("missing", "json_invalid")  # errors that are not about a value
 
 
 def _problem(context: str, question: Question, version: str, ids: set[str]) -> str:
-    """Describe the first fault of a question beside its types, from its field on; "" for none."""
+    """Describe a question's first invalid value, beginning with the field's name; "" if valid.
+
+    Types are checked before.
+    """
     if question.id in ids:
         return f"id must be unique, but {question.id!r} came before"
     if version == "2.0" and question.is_impossible is None:

@@ -53,7 +53,7 @@ def _ask_positions(tokens: tuple[str, ...]) -> list[GeneratedQuestion]:
 
 
 def _ask_neighbours(tokens: tuple[str, ...], counts: Counter[str]) -> list[GeneratedQuestion]:
-    """Ask for words beside words that occur once."""
+    """Ask for the neighbours of words that occur once."""
     return [
         (f"{word} {token}", (i + step, i + step + 1))
         for i, token in enumerate(tokens)
@@ -85,7 +85,7 @@ def _ask_impossible(rng: Random, tokens: tuple[str, ...]) -> GeneratedQuestion:
 
 
 def _questions_by_kind(sentences: list[Sentence]) -> list[list[GeneratedQuestion]]:
-    """Make lists of questions to choose from equally; those about positions are there twice."""
+    """Return lists of questions to choose from equally; questions by position are there twice."""
     tokens = tuple(token for sentence in sentences for token in sentence.tokens)
     counts = Counter(tokens)
     roles, first = [], 0

@@ -82,7 +82,7 @@ def prepare(
         output: the folder.
         version: version of SQuAD.
         bpe: folder of the tokenizer.
-        source: folder with the files; None to download them beside ``output``.
+        source: folder with the files; None to download them next to ``output``.
         sizes: sizes of the windows.
         force: whether to replace a folder of other files or settings.
 
@@ -136,7 +136,7 @@ def _make_folder(
 ) -> None:
     """Make a data folder from files by split; `gather` finds them or writes them to a folder.
 
-    sums: sha256 of the files, of those that are known before.
+    sums: sha256 of each split's file; empty for files that do not exist yet.
     """
     tokenizer = load_tokenizer(bpe)
     how = {"pieces": tokenizer.fingerprint(), **asdict(sizes)}
@@ -207,8 +207,9 @@ def _make_split(
 def count_recovered(squad: SquadFile, features: Features) -> dict[str, int]:
     """Count the questions whose answer the windows contain.
 
-    Of the questions with an answer: those with a target in a window, and of these the ones with
-    the exact text, and with the same normalised text.
+    Returns:
+        The number of questions with an answer, and how many of them have a target in a window, a
+        target with exactly the answer's text, and one with the same text once normalised.
     """
     counts = {"questions": 0, "in_a_window": 0, "exact": 0, "normalised": 0}
     for question, found in features.answers(squad):

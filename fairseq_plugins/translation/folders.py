@@ -233,7 +233,7 @@ class ParallelBuild:
     ) -> None:
         """Run fairseq-preprocess and move the finished folder.
 
-        measured: entries of data.json, among them those of the cleaning.
+        measured: entries of data.json, including the counts of the cleaning.
         """
         built = self.work / "binarised"
         shutil.rmtree(built, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The toy corpus of translation: a generated language pair whose translation is reordering.
+"""The toy translation corpus: a generated language pair; translating it means reordering.
 
     source (qaa)   NOUN ADJ VERB NOUN ADJ [PREP NOUN ADJ].
                    subject       object    modifier

@@ -62,7 +62,7 @@ def prepare_files(
 def prepare_archived(
     corpus: ArchivedCorpus, output: Path, settings: Settings, source: Path | None = None
 ) -> None:
-    """Make a folder from a published corpus, in `source` or downloaded beside `output`.
+    """Make a folder from a published corpus, in `source` or downloaded next to `output`.
 
     Raises:
         DataError: something is missing, damaged or wrong; nothing is written then.
