@@ -1,5 +1,8 @@
 """On Position Embeddings in BERT (Wang et al. 2021): Tables 2, 3 and 4, Figure 7, their models."""
 
+from collections.abc import Iterable
+from functools import partial
+
 from fairseq_plugins.papers.lrpe import MASKED, NEARNESS
 from fairseq_plugins.papers.tables import (
     AVERAGE,
@@ -54,28 +57,29 @@ _LABELS = {
     "learnable_sinusoidal_learnable_sinusoidal_rpe": "learnable sin. APE + learnable sin. RPE",
 }
 
-BERT_START_TABLE = Table(
+_table = partial(Table, attentions=VANILLA, reference=LEARNED, extra_attentions=BEYOND)
+
+
+def _unprinted(names: Iterable[str]) -> tuple[Row, ...]:
+    return tuple(Row(name, _LABELS[name], "", {}) for name in names)
+
+
+BERT_START_TABLE = _table(
     name="bert_start",
     source=f"{PAPER}, Section 4, start",
     title="loss of the model that all rows start from, a substitute for published BERT",
     experiment="bert_start",
     columns=MASKED,
-    rows=(Row(LEARNED, _LABELS[LEARNED], "", {}),),
-    attentions=VANILLA,
-    reference=LEARNED,
-    extra_attentions=BEYOND,
+    rows=_unprinted([LEARNED]),
     notes=(WORDS_ALONE, MORE_PIECES),
 )
-BERT_CONTINUED_TABLE = Table(
+BERT_CONTINUED_TABLE = _table(
     name="bert_continued",
     source=f"{PAPER}, Section 4, continued training",
     title="loss of the models before they are fine-tuned",
     experiment="bert_continued",
     columns=MASKED,
-    rows=tuple(Row(name, label, "", {}) for name, label in _LABELS.items()),
-    attentions=VANILLA,
-    reference=LEARNED,
-    extra_attentions=BEYOND,
+    rows=_unprinted(_LABELS),
     notes=(MORE_PIECES,),
     trained_start=(PRETRAINED, WORDS_ALONE),
     may_start_published=True,
@@ -84,18 +88,15 @@ BERT_CONTINUED_TABLE = Table(
 # At scale `published` one row draws the learned embedding of the published model anew: its
 # difference from `learned` is the cost of replacing an encoding.
 CONTROLS = {"learned_anew": Control(LEARNED, ("model.init_encoding=new",))}
-BERT_ADAPTED_TABLE = Table(
+BERT_ADAPTED_TABLE = _table(
     name="bert_adapted",
     source=f"{PAPER}, Section 4, published start",
     title="similarity of the models of scale `published` to the published model before fine-tuning",
     experiment="bert_adapted",
     columns=NEARNESS,
     rank="cosine",
-    rows=tuple(Row(name, label, "", {}) for name, label in _LABELS.items()),
+    rows=_unprinted(_LABELS),
     controls=CONTROLS,
-    attentions=VANILLA,
-    reference=LEARNED,
-    extra_attentions=BEYOND,
     may_start_published=True,
 )
 
@@ -107,13 +108,14 @@ _PROPERTIES = (
     Column("symmetry", "symmetry", digits=4),
     Column("direction_balance", "direction balance", digits=4),
 )
-BERT_PROPERTIES_TABLE = Table(
+BERT_PROPERTIES_TABLE = _table(
     name="bert_table2",
     source=f"{PAPER}, Table 2",
     title="how far attention to identical words is monotone, translation invariant, symmetric and "
     "balanced between directions",
     experiment="identical_words",
     columns=_PROPERTIES,
+    extra_attentions={},
     rank="translation_invariance",
     rows=read_rows(
         """
@@ -135,8 +137,6 @@ BERT_PROPERTIES_TABLE = Table(
         _LABELS,
         VANILLA,
     ),
-    attentions=VANILLA,
-    reference=LEARNED,
     controls=CONTROLS,
     figures=(Figure("attention", f"{PAPER}, Figure 2"),),
     notes=(
@@ -151,14 +151,9 @@ BERT_PROPERTIES_TABLE = Table(
     may_start_published=True,
 )
 
-_GLUE = (
-    *(
-        Column(name, name, higher_is_better=True)
-        for name in ("CoLA", "SST-2", "MNLI", "MRPC", "QNLI", "QQP", "RTE", "STS-B", "WNLI")
-    ),
-    Column(AVERAGE, "mean", higher_is_better=True),
-)
-BERT_GLUE_TABLE = Table(
+_TASKS = ("CoLA", "SST-2", "MNLI", "MRPC", "QNLI", "QQP", "RTE", "STS-B", "WNLI")
+_GLUE = (*(Column(name, name, True) for name in _TASKS), Column(AVERAGE, "mean", True))
+BERT_GLUE_TABLE = _table(
     name="bert_table3",
     source=f"{PAPER}, Table 3",
     title="GLUE's official metrics on the development sets",
@@ -187,10 +182,7 @@ BERT_GLUE_TABLE = Table(
         VANILLA,
     ),
     controls=CONTROLS,
-    average_of=tuple(column.metric for column in _GLUE if column.metric not in (AVERAGE, "WNLI")),
-    attentions=VANILLA,
-    reference=LEARNED,
-    extra_attentions=BEYOND,
+    average_of=tuple(task for task in _TASKS if task != "WNLI"),
     seeds=SEEDS,
     notes=("WNLI is left out of the mean, as in the paper.",),
     trained_start=(PRETRAINED, WORDS_ALONE),
@@ -207,7 +199,7 @@ _NO_V2 = (
     "SQuAD v2.0 cannot be tested at this scale: the unchanged model reached an exact match of 52.7 "
     "in a trial, and a model that answers nothing has 50.7 (docs/experiments.md)."
 )
-BERT_SQUAD_TABLE = Table(
+BERT_SQUAD_TABLE = _table(
     name="bert_table4",
     source=f"{PAPER}, Table 4",
     title="exact match and F1 on the development sets of SQuAD v1.1 and v2.0",
@@ -237,9 +229,6 @@ BERT_SQUAD_TABLE = Table(
         _LABELS,
         VANILLA,
     ),
-    attentions=VANILLA,
-    reference=LEARNED,
-    extra_attentions=BEYOND,
     seeds=SEEDS,
     mark="better than `learned` by a two-sided test with p 0.05, over five runs; the paper names "
     "neither the test nor a correction for the many rows, and marks no row that is worse",
@@ -256,7 +245,7 @@ MEDIUM_ROWS = (
     "sinusoidal_rpe_only",
     "learnable_sinusoidal_rpe_only",
 )
-BERT_MEDIUM_TABLE = Table(
+BERT_MEDIUM_TABLE = _table(
     name="bert_figure7",
     source=f"{PAPER}, Figure 7",
     title="F1 on the development sets of SQuAD of BERT-medium, pre-trained from scratch on short "
@@ -269,10 +258,7 @@ BERT_MEDIUM_TABLE = Table(
         Column("v2_f1", "F1, v2.0, after long ones", higher_is_better=True),
     ),
     rank="short_v1_f1",
-    rows=tuple(Row(name, _LABELS[name], "", {}) for name in MEDIUM_ROWS),
-    attentions=VANILLA,
-    reference=LEARNED,
-    extra_attentions=BEYOND,
+    rows=_unprinted(MEDIUM_ROWS),
     figures=(Figure("parts", f"{PAPER}, Figure 7"),),
     notes=(WORDS_ALONE,),
 )

@@ -1,5 +1,7 @@
 """Claims of "On Position Embeddings in BERT" (Wang et al. 2021) about GLUE and SQuAD."""
 
+from functools import partial
+
 from fairseq_plugins.papers.bert import BERT_GLUE_TABLE, PAPER
 from fairseq_plugins.papers.bert_correlations import ROWS
 from fairseq_plugins.papers.bert_property_claims import (
@@ -215,30 +217,27 @@ BERT_CLAIMS = (
     *BERT_PROPERTY_CLAIMS,
 )
 
+_unjudged = partial(Unjudged, PAPER)
 BERT_UNJUDGED = (
-    Unjudged(
-        PAPER,
+    _unjudged(
         "Sections 4.1 and 4.2.1, Appendices A.3, C, D, G, H, I and J",
         "what the paper sees in Figures 1, 2, 4 to 6 and 8 to 11",
         "each figure shows one model, without an interval; its page compares the paper's words "
         "with the numbers",
     ),
-    Unjudged(
-        PAPER,
+    _unjudged(
         "Section 4.2.2",
         "all embeddings are more monotone within 20 offsets and more translation invariant than "
         "BERT without positions",
         "without positions all words have equal weights here, and ratios of zero variances are "
         "undefined",
     ),
-    Unjudged(
-        PAPER,
+    _unjudged(
         "Section 5.1",
         "positions are more important in SQuAD than in GLUE",
         "points of different metrics cannot be compared; the loss of each is judged instead",
     ),
-    Unjudged(
-        PAPER,
+    _unjudged(
         "Section 5.1, Appendix H",
         "an absolute and a relative embedding together do not always help in GLUE",
         "the paper does not say how often; the page of Table 3 has every combination",

@@ -1,5 +1,7 @@
 """Tables that are no paper's: perplexity beyond the training length, BLEU by source length."""
 
+from dataclasses import replace
+
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_4, TABLE_8
 from fairseq_plugins.papers.tables import Adapted, Column, Figure, Row, Table
 
@@ -115,19 +117,14 @@ EXTRAPOLATION = Table(
     evaluate_only=True,
     published_observations=_SAW,
 )
-MASKED_EXTRAPOLATION = Table(
+MASKED_EXTRAPOLATION = replace(
+    EXTRAPOLATION,
     name="extrapolation_masked",
     source="Beyond the training length, masked models",
     title="perplexity of Table 8's masked language models at multiples of their training length",
     experiment="masked_extrapolation",
-    columns=_COLUMNS,
     rows=_rows(TABLE_8),
     rank=length_metric(4),  # as far as the position tables of Table 8's small models go
-    takes_any_encoding=True,
-    figures=(Figure("lengths"),),
-    lengths=FACTORS,
-    adapted=ADAPTED,
-    evaluate_only=True,
     published_observations=_SAW_OF_MASKED,
 )
 TRANSLATION_LENGTHS = Table(

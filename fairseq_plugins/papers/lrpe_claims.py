@@ -1,5 +1,7 @@
 """Claims of LRPE (Qin et al. 2023) about its tables."""
 
+from functools import partial
+
 from fairseq_plugins.papers.claims import Claim, Comparison, Speed, Unjudged, computed
 from fairseq_plugins.papers.lrpe import LAST_TRAIN_LOSS, TABLE_4
 from fairseq_plugins.papers.lrpe_language_claims import (
@@ -159,34 +161,30 @@ LRPE_CLAIMS = (
     ),
 )
 
+_unjudged = partial(Unjudged, PAPER)
 LRPE_UNJUDGED = (
-    Unjudged(
-        PAPER,
+    _unjudged(
         "Section 4.2",
         "type 5 is better than other methods in all metrics of GLUE",
         "in the printed numbers Base is better on MNLI and QQP; its average is judged instead",
     ),
-    Unjudged(
-        PAPER,
+    _unjudged(
         "Section 4.2, Figure 2",
         "masked language model: type 2 has a smaller validation perplexity in all evaluation steps",
         "its final perplexity and the number of updates to Base's lowest loss are judged instead; "
         "the page of Figure 2 has the curves",
     ),
-    Unjudged(
-        PAPER,
+    _unjudged(
         "Section 4.2",
         "most variants are comparable to the competing methods on Table 4's validation set",
         'the paper does not say what "comparable" means; type 2 against Base is judged instead',
     ),
-    Unjudged(
-        PAPER,
+    _unjudged(
         "Section 4.2",
         "results of translation are sensitive to tuning",
         "the paper has no numbers; here, too, all rows are trained with one recipe",
     ),
-    Unjudged(
-        PAPER,
+    _unjudged(
         "Section 4.3",
         "the complexity stays linear in the length of the text",
         "the paper has no number; `python -m benchmarks` times it by length",

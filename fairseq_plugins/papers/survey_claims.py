@@ -206,33 +206,29 @@ SURVEY_CLAIMS = (
     ),
 )
 
+_unjudged = partial(Unjudged, SURVEY)
 SURVEY_UNJUDGED = (
-    Unjudged(
-        SURVEY,
+    _unjudged(
         "Recursive",
         "a recurrent layer before the first attention makes encodings unnecessary",
         "no model here has one",
     ),
-    Unjudged(
-        SURVEY,
+    _unjudged(
         "Recursive",
         "recursive encodings extrapolate well in theory",
         "the survey has no number; none is measured here beyond its training length",
     ),
-    Unjudged(
-        SURVEY,
+    _unjudged(
         "Recursive",
         "recursive encodings sacrifice parallelism and may be slow",
         "the survey has no number; `python -m benchmarks` times them",
     ),
-    Unjudged(
-        SURVEY,
+    _unjudged(
         "DeBERTa",
         "absolute positions help in some scenarios",
         "the survey has no number and names no scenario; `deberta_emd` has them in its last layers",
     ),
-    Unjudged(
-        SURVEY,
+    _unjudged(
         "Complex",
         "complex order is used in a model that is complex throughout",
         "a description and no claim; `ComplexEncoderLayer` is a layer of such a model",
