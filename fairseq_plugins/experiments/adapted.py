@@ -14,21 +14,14 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from fairseq_plugins.common.data_commands import COMMANDS
-from fairseq_plugins.experiments.base import (
-    BERT_SETTINGS,
-    LRPE_SETTINGS,
-    Experiment,
-    Metrics,
-    Scale,
-    scales,
-)
-from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant, in_stages
+from fairseq_plugins.experiments.base import LRPE_SETTINGS, Experiment, Metrics, Scale, scales
+from fairseq_plugins.experiments.mlm import BERT_CONTINUED
+from fairseq_plugins.experiments.training import Training, Variant, in_stages
 from fairseq_plugins.papers import PUBLISHED
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.metrics import Cosine, Count, MetricsSchema, NotNegative
 from fairseq_plugins.records.recipe import total_batch
 
-RECIPE = "wikitext103_mlm"
 _STAGES = {PUBLISHED: ("samples_128",)}  # files of configs/mlm_stage/<scale>, before the last stage
 
 _Point = Annotated[tuple[Count, Cosine], Field(strict=False)]
@@ -94,16 +87,10 @@ class Adapted(Experiment):
         ]
 
 
-BERT_ADAPTED = Adapted(
-    recipe=RECIPE,
+BERT_ADAPTED = BERT_CONTINUED.measured_by(
+    Adapted,
     scales=scales(Scale("toy", COMMANDS["toy-mlm"]), Scale(PUBLISHED, COMMANDS["novels-start"])),
     metrics=Nearness,
-    sides=("encoder",),
-    scale_group="scale/mlm",
-    # The model that adapted models start from.
-    origin=InitialCheckpoint(
-        "bert_start", row="learned", option="model.init_from", may_be_published=True
-    ),
-    settings=BERT_SETTINGS,
+    origin=BERT_CONTINUED.origin,
 )
 LRPE_ADAPTED = replace(BERT_ADAPTED, settings=LRPE_SETTINGS)

@@ -82,7 +82,7 @@ class Experiment:
         trains: whether runs train a model; False: they measure the checkpoint of the origin.
         leaves: files in a run's folder that figures are drawn from.
         settings: where the paper states its settings.
-        shown: words of the legend for the evaluation that a table shows, if runs have several.
+        shown: which of several evaluations of a run tables show, as words of the legend.
     """
 
     recipe: str

@@ -243,10 +243,7 @@ class Glue(Experiment):
         measured = {label for r in results for label in self.sources if label in r["metrics"]}
         if measured and (lacking := [label for label in self.sources if label not in measured]):
             notes.append(f"This scale has no data for {', '.join(lacking)}.")
-        notes += self._seen(results)
-        if any(r["scale"] == "mini" for r in results):
-            notes.append("`docs/experiments.md` describes attempts to beat the bag of words below.")
-        return notes
+        return [*notes, *self._seen(results)]
 
     def _seen(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         """Describe the share of development examples whose first sentence occurs in training."""

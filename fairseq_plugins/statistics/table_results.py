@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from fairseq_plugins.common.provenance import committed
@@ -108,24 +108,18 @@ class TableFolder:
         table: of a paper.
         scale: of the recipe.
         study: the changes to the recipe; None for the scale itself.
-        all_results: the folder of all results, to be joined to the root; None for
-            `root_folder("results")`.
+        results: the folder of all results, to be joined to the root.
     """
 
     root: Path
     table: Table
     scale: Scale
     study: Study | None = None
-    all_results: Path | None = None
+    results: Path = field(default_factory=partial(root_folder, "results"))
 
     @property
     def name(self) -> str:
         return self.study.name if self.study else self.scale.name
-
-    @property
-    def results(self) -> Path:
-        """The folder of all results, to be joined to the root."""
-        return self.all_results or root_folder("results")
 
     @property
     def folder(self) -> Path:
@@ -154,7 +148,7 @@ class TableFolder:
             shown,
             left_out,
             self.study,
-            is_rerun=self.all_results == OWN,
+            is_rerun=self.results == OWN,
             is_published=bool(self.study and committed(self.root, self.root / self.folder)),
             missing_rows=missing_rows(nearest_configs(self.root), table, self.scale.name, shown),
         )
@@ -251,7 +245,7 @@ def _table_in(root: Path, table: Table, below: Path, folder: Path) -> TableFolde
     """Return a folder as a scale's, known by its name, or as a study's, known by its results."""
     experiment = EXPERIMENTS[table.experiment]
     if folder.name in experiment.scales:
-        return TableFolder(root, table, experiment.scales[folder.name], all_results=below)
+        return TableFolder(root, table, experiment.scales[folder.name], results=below)
     damaged: list[str] = []
     for result in read_results(folder, experiment.metrics, damaged.append):
         study = Study.read(result.get("study"))
