@@ -12,9 +12,9 @@ class Model:
     Attributes:
         table, row: of the run.
         label: of the panel.
-        parts: pattern for folders of trainings of the run, which get a panel each.
-        study: suffix after the scale in the name of a study whose settings keep checkpoints during
-            training, some of which get a panel each.
+        parts: glob pattern of the run's training folders, each of which gets a panel.
+        study: suffix of the name of a study that keeps checkpoints during training; some of these
+            get a panel each.
         settings: of that study.
     """
 

@@ -94,7 +94,7 @@ class Adapted:
 
 @dataclass(frozen=True)
 class Control:
-    """A row beyond the paper that measures the cost of replacing an encoding by itself.
+    """A row beyond the paper that replaces an encoding by a new one of its kind, as a control.
 
     Attributes:
         of: the row whose model it has.

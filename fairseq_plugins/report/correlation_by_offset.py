@@ -49,8 +49,8 @@ WEIGHTS_NOTE = (
 )
 NO_RUNS_NOTE = (
     "The performances are means over the seeds of Tables 3 and 4, whose runs at this scale are not "
-    "among the results. A task on which no row beats what needs no model says nothing of the rows, "
-    "and so does a correlation with it."
+    "among the results. Where no row beats the trivial baselines, a task does not tell rows apart, "
+    "and a correlation with it means nothing."
 )
 MEASURES: dict[str, Callable[[Tensor, int], float]] = {
     "monotonicity": lambda weights, reach: monotonicity(weights, reach + 1),

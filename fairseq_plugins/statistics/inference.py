@@ -3,7 +3,7 @@
 Runs of one seed see their data in the same order, so rows are compared at the seeds that they
 share. With three or more of these, a paired t-test over seeds takes its error from the paired
 differences; with fewer, the error comes from the deviation between seeds pooled over all rows of
-the table, since two differences are too often alike by chance.
+the table, since two differences agree too often by chance.
 """
 
 import gc
