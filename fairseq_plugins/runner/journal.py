@@ -4,6 +4,7 @@ import math
 import os
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,28 +23,12 @@ def written(path: Path) -> float:
         return 0.0
 
 
-def _is_valid(content: dict[str, Any]) -> bool:
-    """Return whether each entry of a journal has the right type."""
-    counts = [*content["updates"].values()] if isinstance(content["updates"], dict) else [None]
-    counts += [] if content["job"] is None else [content["job"]]
-    study = content["study"] or dict.fromkeys(_OF_A_STUDY)
-    seconds = (content["train_seconds"], content["wall_seconds"])
-    return (
-        all(isinstance(content[key], dict) for key in ("config", "data"))
-        and isinstance(study, dict)
-        and study.keys() >= _OF_A_STUDY
-        and all(type(value) is int and value >= 0 for value in counts)
-        and all(type(value) in (int, float) and 0 <= value < math.inf for value in seconds)
-        and isinstance(content["replaces"], int | float | None)
-        and all(isinstance(content[key], str) for key in ("failed", "log"))
-        and all(isinstance(content[key], bool) for key in ("finished", "useless", "forced"))
-    )
-
-
+@dataclass
 class Journal:
     """A run's run.json, kept over all the processes that work on the run.
 
-    Keys of `content`:
+    Attributes:
+        folder: of the run.
         config, data: the recorded configuration, and the description of the data.
         study: from `Run.located_study`.
         updates: of each training by name, in order; 0 if its epochs are limited.
@@ -56,25 +41,26 @@ class Journal:
         replaces: when its result was written that was there when it began; 0 for none, None if an
             earlier version wrote the journal.
         job: number of the last Slurm job that began the run.
+        hardware: of a job that only trained.
     """
 
-    def __init__(self, folder: Path, config: dict[str, Any], data: dict[str, Any]) -> None:
-        self.path = folder / JOURNAL
-        self.content: dict[str, Any] = {
-            "config": config,
-            "data": data,
-            "study": None,
-            "updates": {},
-            "train_seconds": 0.0,
-            "wall_seconds": 0.0,
-            "finished": False,
-            "failed": "",
-            "log": "",
-            "useless": False,
-            "forced": False,
-            "replaces": None,
-            "job": None,
-        }
+    folder: Path
+    config: dict[str, Any]
+    data: dict[str, Any]
+    study: dict[str, Any] | None = None
+    updates: dict[str, int] = field(default_factory=dict)
+    train_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    finished: bool = False
+    failed: str = ""
+    log: str = ""
+    useless: bool = False
+    forced: bool = False
+    replaces: float | None = None
+    job: int | None = None
+    hardware: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
         self._written = time.monotonic()
 
     @classmethod
@@ -83,15 +69,32 @@ class Journal:
         content = read_object(folder / JOURNAL)
         if content is None or not {"config", "data"} <= content.keys():
             return None
-        journal = cls(folder, content["config"], content["data"])
-        journal.content |= content
-        return journal if _is_valid(journal.content) else None
+        known = content.keys() & {key.name for key in fields(cls)} - {"folder"}
+        journal = cls(folder, **{key: content[key] for key in known})
+        return journal if journal._is_valid() else None
+
+    def _is_valid(self) -> bool:
+        """Return whether each entry has the right type, whatever the file has."""
+        counts = [*self.updates.values()] if isinstance(self.updates, dict) else [None]
+        counts += [] if self.job is None else [self.job]
+        study = self.study or dict.fromkeys(_OF_A_STUDY)
+        seconds = (self.train_seconds, self.wall_seconds)
+        return (
+            isinstance(self.config, dict)
+            and isinstance(self.data, dict)
+            and isinstance(study, dict)
+            and study.keys() >= _OF_A_STUDY
+            and all(type(value) is int and value >= 0 for value in counts)
+            and all(type(value) in (int, float) and 0 <= value < math.inf for value in seconds)
+            and isinstance(self.replaces, int | float | None)
+            and all(isinstance(text, str) for text in (self.failed, self.log))
+            and all(isinstance(is_so, bool) for is_so in (self.finished, self.useless, self.forced))
+        )
 
     def add(self, seconds: float, *, training: bool) -> None:
         """Add time, and write the file every few seconds."""
-        self.content["wall_seconds"] += seconds
-        if training:
-            self.content["train_seconds"] += seconds
+        self.wall_seconds += seconds
+        self.train_seconds += seconds if training else 0.0
         if time.monotonic() - self._written > JOURNAL_SECONDS:
             with suppress(OSError):  # a full disk for a moment must not end a training
                 self.write()
@@ -100,13 +103,13 @@ class Journal:
         self, updates: dict[str, int], result: Path, *, forced: bool, job: int | None
     ) -> None:
         """Record that a job (None: a process outside Slurm) begins the run; clear its failure."""
-        earlier = {"failed": "", "log": "", "useless": False, "replaces": written(result)}
-        self.content |= {**earlier, "updates": updates, "forced": forced, "job": job}
+        self.failed, self.log, self.useless = "", "", False
+        self.updates, self.replaces, self.forced, self.job = updates, written(result), forced, job
         self.write()
 
     def is_of_job(self, job: int | None) -> bool:
         """Return whether a job was the last to begin the run, maybe before it was requeued."""
-        return bool(job) and self.content["job"] == job
+        return bool(job) and self.job == job
 
     def is_open_after(self, result: Path) -> bool:
         """Return whether the run began after its result was written and has not ended.
@@ -114,18 +117,21 @@ class Journal:
         The result is then the one that was there when it began; the order of times would say
         something else where the clock was set back.
         """
-        is_open, replaced = self.content["failed"] or not self.content["finished"], written(result)
-        if self.content["replaces"] is None:
-            return bool(is_open) and written(self.path) >= replaced
-        return bool(is_open) and replaced in (0.0, self.content["replaces"])
+        if self.finished and not self.failed:
+            return False
+        replaced = written(result)
+        if self.replaces is None:
+            return written(self.folder / JOURNAL) >= replaced
+        return replaced in (0.0, self.replaces)
 
     def fail(self, reason: str, log: Path | None, *, is_useless: bool = False) -> None:
         """Record why the run failed, until it is tried again."""
         # The log may be in the folder of the run whose model this one measures.
-        relative = os.path.relpath(log, self.path.parent) if log else ""
-        self.content |= {"failed": reason, "log": relative, "useless": is_useless}
+        self.log = os.path.relpath(log, self.folder) if log else ""
+        self.failed, self.useless = reason, is_useless
         self.write()
 
     def write(self) -> None:
         self._written = time.monotonic()
-        write_json(self.path, self.content)
+        names = [key.name for key in fields(self) if key.name != "folder"]
+        write_json(self.folder / JOURNAL, {name: getattr(self, name) for name in names})

@@ -64,9 +64,9 @@ def phases_of(root: Path, planned: PlannedRun) -> dict[str, float] | None:
     for log in logs:
         with log.open(errors="replace") as lines:
             seconds.update(training_phases(lines))
-    training, wall = (journal.content[f"{kind}_seconds"] for kind in ("train", "wall"))
-    starting = max(0.0, training - sum(seconds.values()))
-    return {STARTING: starting, **seconds, EVALUATION: wall - training}
+    starting = max(0.0, journal.train_seconds - sum(seconds.values()))
+    evaluating = journal.wall_seconds - journal.train_seconds
+    return {STARTING: starting, **seconds, EVALUATION: evaluating}
 
 
 def phase_table(root: Path, planned: Sequence[PlannedRun]) -> str:

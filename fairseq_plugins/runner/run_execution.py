@@ -32,7 +32,6 @@ from fairseq_plugins.runner.slurm_job import script
 from fairseq_plugins.runner.worker_pool import share_of_threads
 
 UNWRITTEN = "result.json"  # in a run's folder: a result that could not be written below results/
-HARDWARE = "hardware"  # in the journal: of a job that only trained
 MEASURED = "metrics.json"  # in the folder of one of several trainings that is measured
 
 
@@ -90,7 +89,7 @@ class RunExecution:
         self.folder = context.root / planned.run.folder
         self.data = planned.describe_data(context.root) or {}
         self.journal = self._open_folder()
-        self.journal.content["study"] = self.run.located_study(context.root)
+        self.journal.study = self.run.located_study(context.root)
         updates = {t.variant.name: t.max_update for t in planned.trainings}
         result = context.root / self.run.result
         self.journal.begin(updates, result, forced=forced, job=context.options.job)
@@ -117,7 +116,7 @@ class RunExecution:
             for training in self.planned.trainings:
                 (self.context.root / training.folder).mkdir(exist_ok=True)
                 self.train(training)
-            self.journal.content[HARDWARE] = self._hardware()
+            self.journal.hardware = self._hardware()
             self.journal.write()
 
     def _hardware(self) -> dict[str, Any]:
@@ -143,7 +142,7 @@ class RunExecution:
                 results.check_result(result, self.planned.experiment.metrics)
             except ValueError as error:
                 raise RunFailed(f"its measurements are not a valid result ({error})") from None
-            self.journal.content["finished"] = True
+            self.journal.finished = True
             self.journal.write()
             if existing is None:
                 self._write(result)
@@ -168,14 +167,14 @@ class RunExecution:
         return Journal(self.folder, self.planned.config, self.data)
 
     def _reasons_to_start_anew(self, journal: Journal) -> list[str]:
-        reasons = differences(journal.content["config"], self.planned.config)
-        if provenance.different_folders(journal.content["data"], self.data):
+        reasons = differences(journal.config, self.planned.config)
+        if provenance.different_folders(journal.data, self.data):
             reasons.append("the data differs")
         # A requeued job still has --force, for the runs that it has not finished.
         is_forced = self.context.options.force and not journal.is_of_job(self.context.options.job)
-        if journal.content["finished"] and is_forced:
+        if journal.finished and is_forced:
             reasons.append("it is finished and --force was given")
-        if journal.content["useless"] and is_forced:
+        if journal.useless and is_forced:
             reasons.append("its model cannot be measured and --force was given")
         return reasons
 
@@ -247,7 +246,7 @@ class RunExecution:
             self.say(training.variant.name)
         updates, total = checkpoints.find_restart(folder, self.say), training.max_update
         is_tidied = checkpoints.last_was_deleted(folder, training.evaluated)
-        if (self.journal.content["finished"] and is_tidied) or (total and updates >= total):
+        if (self.journal.finished and is_tidied) or (total and updates >= total):
             self.say("training is complete already; it is evaluated")
             return
         if self.context.options.stage == "evaluate":
@@ -300,12 +299,12 @@ class RunExecution:
 
     def _result(self, parts: Mapping[str, Metrics]) -> Result:
         """Return the result, its keys in the order of `ResultSchema`."""
-        root, before, times = self.context.root, self.planned.pretraining, self.journal.content
+        root, before, journal = self.context.root, self.planned.pretraining, self.journal
         trained = [logs.read_training_log(root / t.log) for t in self.planned.measured]
         metrics = {
             **self.planned.experiment.combine(parts),
             **(before.experiment.start_metrics(before.trainings, root) if before else {}),
-            **results.training_metrics(trained, times["train_seconds"]),
+            **results.training_metrics(trained, journal.train_seconds),
         }
         signature = {"signature": metrics.pop("signature")} if "signature" in metrics else {}
         by_name = {t.variant.name: logs.read_curves(root / t.log) for t in self.planned.trainings}
@@ -321,8 +320,8 @@ class RunExecution:
             "commit": self.context.commit,
             "sources": self.context.sources,
             "versions": provenance.versions(),
-            "hardware": times.get(HARDWARE) or self._hardware(),
-            "wall_seconds": round(times["wall_seconds"], 1),
+            "hardware": journal.hardware or self._hardware(),
+            "wall_seconds": round(journal.wall_seconds, 1),
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 

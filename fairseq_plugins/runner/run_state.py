@@ -21,12 +21,8 @@ _MOST_NAMED = 3
 
 def is_being_replaced(root: Path, planned: PlannedRun) -> bool:
     """Return whether `--force` started a run after its result was written and it has not ended."""
-    journal = Journal.read(root / planned.run.folder)
-    return (
-        journal is not None
-        and bool(journal.content["forced"])
-        and journal.is_open_after(root / planned.run.result)
-    )
+    run, journal = planned.run, Journal.read(root / planned.run.folder)
+    return journal is not None and journal.forced and journal.is_open_after(root / run.result)
 
 
 def is_recorded(root: Path, planned: PlannedRun) -> bool:
@@ -82,7 +78,7 @@ def _has_model(root: Path, planned: PlannedRun, training: Training) -> bool:
         return False
     if checkpoints.last_was_deleted(folder, training.evaluated):
         journal = Journal.read(root / planned.run.folder)
-        return journal is not None and bool(journal.content["finished"])
+        return journal is not None and journal.finished
     return checkpoints.has_reached(folder, training.max_update)
 
 

@@ -125,10 +125,9 @@ class _Gathering:
                 return self._failed(status, log)
             return replace(status, state=DONE)
         status = replace(status, **_progress(folder))
-        last = journal.content if journal and is_open else {}
-        if last.get("failed") and _is_newer(folder / JOURNAL, waiting):
-            log = Path(os.path.normpath(folder / last["log"]))
-            return self._failed(replace(status, reason=last["failed"]), log)
+        if journal and is_open and journal.failed and _is_newer(folder / JOURNAL, waiting):
+            log = Path(os.path.normpath(folder / journal.log))
+            return self._failed(replace(status, reason=journal.failed), log)
         return self._by_jobs(status, jobs)
 
     def _of_page(self, job: Record) -> Status:
@@ -225,7 +224,7 @@ def _progress(folder: Path) -> dict[str, Any]:
 def _planned(folder: Path, training: Path) -> tuple[int, int | None]:
     """Return the updates of all trainings before one, and of all; None if unknown."""
     journal = Journal.read(folder)
-    updates: dict[str, int] = journal.content["updates"] if journal else {}
+    updates = journal.updates if journal else {}
     name = "" if training == folder else training.name
     before = itertools.takewhile(lambda other: other != name, updates)
     total = sum(updates.values()) if name in updates and all(updates.values()) else None

@@ -124,10 +124,9 @@ def _in_journals(folder: Path, root: Path) -> Iterator[_Recorded]:
     """Read what the journals of a study's runs record, the newest first."""
     for path in sorted(folder.glob(f"*/{JOURNAL}"), key=written, reverse=True):
         journal = Journal.read(path.parent)
-        if journal and (study := Study.read(journal.content["study"])):
+        if journal and journal.study and (study := Study.read(journal.study)):
             one = replace(study, data=study.data and from_root(study.data, root))
-            scale = journal.content["study"]["scale"]
-            yield _Recorded(one, scale, journal.content["data"], False)
+            yield _Recorded(one, journal.study["scale"], journal.data, False)
 
 
 def _place(root: Path, recorded: Sequence[_Recorded]) -> Path | None:

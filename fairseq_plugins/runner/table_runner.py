@@ -133,9 +133,7 @@ class TableRunner(RunContext):
         if self.options.force:
             journal = Journal.read(self.root / planned.run.folder)
             # A requeued job still has --force, also for the runs that it has finished.
-            if not (
-                journal and journal.content["finished"] and journal.is_of_job(self.options.job)
-            ):
+            if not (journal and journal.finished and journal.is_of_job(self.options.job)):
                 return False
         result = self._recorded(planned)
         if result is None and not self._copy_from_other_table(planned):

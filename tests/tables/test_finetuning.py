@@ -73,7 +73,7 @@ def test_a_run_is_pretrained_then_fine_tuned_and_measured(place):
         for kind in ("Order", "Place")
     }
     assert all(updates.values())
-    assert Journal.read(place / run.folder).content["updates"] == updates
+    assert Journal.read(place / run.folder).updates == updates
     assert read(place / "results/table8/toy/rope-vanilla-s1.json")
     assert not list((place / run.folder).rglob("*.pt"))
     assert "80.00 (1)" in (place / "results/table3/toy.md").read_text()

@@ -155,7 +155,7 @@ def test_one_job_trains_and_another_measures(root, one):
     folder = root / one.run.folder
     assert work(root, one, training, job=1, stage="train") == 0
     assert training.evaluated == [] and not (root / one.run.result).exists()
-    hardware = Journal.read(folder).content["hardware"]
+    hardware = Journal.read(folder).hardware
     assert work(root, one, measuring, job=2, stage="evaluate") == 0
     assert measuring.trained == [] and len(measuring.evaluated) == 2
     result = results.read_result(root / one.run.result, LANGUAGE_MODEL.metrics)

@@ -40,7 +40,7 @@ def make_several(root, name, logs, updates):
     """
     folder = root / PLACE / name
     journal = Journal(folder, {}, {})
-    journal.content["updates"] = updates
+    journal.updates = updates
     journal.write()
     for age, (training, log) in enumerate(reversed(logs.items())):
         path = folder / training / "train.log"
