@@ -21,8 +21,10 @@ _MOST_NAMED = 3
 
 def is_being_replaced(root: Path, planned: PlannedRun) -> bool:
     """Return whether `--force` started a run after its result was written and it has not ended."""
-    run, journal = planned.run, Journal.read(root / planned.run.folder)
-    return journal is not None and journal.forced and journal.is_open_after(root / run.result)
+    journal = Journal.read(root / planned.run.folder)
+    return (
+        journal is not None and journal.forced and journal.is_open_after(root / planned.run.result)
+    )
 
 
 def is_recorded(root: Path, planned: PlannedRun) -> bool:
@@ -36,9 +38,12 @@ def is_recorded(root: Path, planned: PlannedRun) -> bool:
     return result is not None and not planned.experiment.lacks(result["metrics"])
 
 
-def matching_result(root: Path, planned: PlannedRun) -> Result | None:
-    """Read a run's result if it is of the same recipe and data."""
-    result = results.read_result(root / planned.run.result, planned.experiment.metrics)
+def matching_result(
+    root: Path, planned: PlannedRun, *, raised: tuple[type[Exception], ...] = ()
+) -> Result | None:
+    """Read a run's result if it is of the same recipe and data; raised: as of `read_result`."""
+    path, metrics = root / planned.run.result, planned.experiment.metrics
+    result = results.read_result(path, metrics, raised=raised)
     if result is None or results.mismatch(
         result, planned.run, planned.config, planned.describe_data(root)
     ):

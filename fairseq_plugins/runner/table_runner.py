@@ -169,10 +169,7 @@ class TableRunner(RunContext):
         try:
             result = unwritten or results.read_result(path, metrics, say, raised=refused)
         except NewerResult as newer:
-            raise RunFailed(
-                f"{run.result} was written by a newer version ({newer}), which reads it; --force "
-                "trains it again"
-            ) from None
+            raise _written_by_newer_version(run, newer) from None
         if result is None:
             return None
         reasons = results.mismatch(result, run, planned.config, planned.describe_data(self.root))
@@ -209,19 +206,32 @@ class TableRunner(RunContext):
         """Copy the result of the same run in another table; Tables 2 and 5 share rows.
 
         A run that `--force` trains again is copied in stage `take` only.
+
+        Raises RunFailed: another table's result was written by a newer version.
         """
         if self.options.stage != "take" and is_being_replaced(self.root, planned):
             return False
         run = planned.run
         own = TABLES[run.table]
         for table in (name for name, t in TABLES.items() if t.experiment == own.experiment):
-            result = matching_result(self.root, replace(planned, run=replace(run, table=table)))
+            other = replace(planned, run=replace(run, table=table))
+            try:
+                result = matching_result(self.root, other, raised=(NewerResult,))
+            except NewerResult as newer:
+                raise _written_by_newer_version(other.run, newer) from None
             if result is None or planned.experiment.lacks(result["metrics"]):
                 continue
             write_result(self.root / run.result, {**result, "table": run.table})
             self.progress.change(run.name, SKIPPED, f"{summary(result)}, from {table}")
             return True
         return False
+
+
+def _written_by_newer_version(run: Run, newer: NewerResult) -> RunFailed:
+    return RunFailed(
+        f"{run.result} was written by a newer version ({newer}), which reads it; --force trains it "
+        "again"
+    )
 
 
 @contextmanager

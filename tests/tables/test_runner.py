@@ -20,6 +20,7 @@ from fairseq_plugins.common import files
 from fairseq_plugins.common.root import FOLDER_VARIABLES
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
+from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_5
 from fairseq_plugins.records import results
 from fairseq_plugins.records.recipe_files import read_content, write_result
@@ -631,6 +632,22 @@ def test_table_5_takes_the_rows_that_table_2_has(root, configs, planned, capsys)
     assert fake.trained == fake.evaluated == []
     assert "from table2" in capsys.readouterr().out
     assert read(root / five.run.result)["table"] == "table5"
+
+
+def test_table_5_does_not_train_what_a_newer_version_made_for_table_2(
+    root, configs, planned, capsys
+):
+    two = planned[2]
+    work(root, [two], FakeFairseq(root))
+    path = root / two.run.result
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 3}))
+    five = plan_run(configs, replace(two.run, table="table5"), Devices(0))
+    fake = FakeFairseq(root)
+    assert work(root, [five], fake) == 1
+    assert f"{two.run.result} was written by a newer version" in capsys.readouterr().out
+    assert fake.trained == [] and not (root / five.run.result).exists()
+    assert work(root, [five], fake, force=True) == 0
+    assert fake.trained == [(five.run.name, 0)]
 
 
 def test_missing_data_is_refused_before_anything_starts(root, capsys):
