@@ -43,8 +43,16 @@ def devices_of(
     """
     gpus = scale.gpus if gpus is None else gpus
     # Several runs in a job are processes of one node, as outside Slurm.
-    devices = Devices(gpus, srun=is_slurm and gpus > 0 and jobs == 1, job=job)
-    check_devices(scale, devices)
+    has_srun = is_slurm and gpus > 0 and jobs == 1
+    if gpus < 0:
+        raise ValueError(f"`--gpus` must not be negative, but is {gpus} instead.")
+    if gpus == 0 and scale.gpus:
+        raise ValueError(f"`--gpus` must be at least 1 at scale {scale.name}, but is 0 instead.")
+    if has_srun and gpus > GPUS_PER_NODE and gpus % GPUS_PER_NODE:
+        raise ValueError(
+            f"`--gpus` above {GPUS_PER_NODE} must be a multiple of it (whole nodes), "
+            f"but is {gpus} instead."
+        )
     if jobs < 1:
         raise ValueError(f"`--jobs` must be at least 1, but is {jobs} instead.")
     if jobs > _MOST_JOBS:
@@ -54,21 +62,7 @@ def devices_of(
             f"`--jobs` times `--gpus` must be at most the {GPUS_PER_NODE} GPUs of a node with "
             f"--slurm, but is {jobs} x {gpus} = {jobs * gpus} instead."
         )
-    return devices
-
-
-def check_devices(scale: Scale, devices: Devices) -> None:
-    """Check the number of GPUs of a run (ValueError: naming the option and the value)."""
-    gpus = devices.gpus
-    if gpus < 0:
-        raise ValueError(f"`--gpus` must not be negative, but is {gpus} instead.")
-    if gpus == 0 and scale.gpus:
-        raise ValueError(f"`--gpus` must be at least 1 at scale {scale.name}, but is 0 instead.")
-    if devices.srun and gpus > GPUS_PER_NODE and gpus % GPUS_PER_NODE:
-        raise ValueError(
-            f"`--gpus` above {GPUS_PER_NODE} must be a multiple of it (whole nodes), "
-            f"but is {gpus} instead."
-        )
+    return Devices(gpus, srun=has_srun, job=job)
 
 
 def plan(

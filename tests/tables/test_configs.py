@@ -17,7 +17,7 @@ from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.records import recipe as recipes
 from fairseq_plugins.records.recipe import differences, total_batch
-from fairseq_plugins.runner.plan import check_devices, plan
+from fairseq_plugins.runner.plan import devices_of, plan
 from tests.recipes import compose_recipe, record
 
 SCALES = LANGUAGE_MODEL.scales
@@ -253,7 +253,7 @@ def test_gpus_that_do_not_share_the_batch_are_refused():
 )
 def test_impossible_devices_are_refused(scale, devices, message):
     with pytest.raises(ValueError, match=message):
-        check_devices(SCALES[scale], devices)
+        devices_of(SCALES[scale], devices.gpus, 1, is_slurm=devices.srun)
 
 
 def test_incompatible_cells_are_found_by_asking_the_encodings():

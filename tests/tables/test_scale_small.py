@@ -19,7 +19,7 @@ from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.recipe import total_batch
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.render import render
-from fairseq_plugins.runner.plan import check_devices, plan
+from fairseq_plugins.runner.plan import devices_of, plan
 from fairseq_plugins.statistics.judged import JudgedTable
 from tests.quick import first_of_each_kind
 from tests.tables.test_glue_configs import SIZES
@@ -202,7 +202,7 @@ def test_a_cpu_is_refused() -> None:
     scale = experiment_of("table2").scales[SMALL]
     assert scale.gpus == 1
     with pytest.raises(ValueError, match="`--gpus` must be at least 1 at scale small"):
-        check_devices(scale, Devices(0))
+        devices_of(scale, 0, 1, is_slurm=False)
 
 
 def test_pages_say_the_stages(make_result) -> None:  # type: ignore[no-untyped-def]
