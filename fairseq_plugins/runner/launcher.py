@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import select
 import shutil
 import signal
 import socket
@@ -12,6 +11,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -199,7 +200,7 @@ class PreloadedLauncher(ProcessLauncher):
             return super().__call__(command, log, on_lines, keep_open)
         with self._lock:
             channel = self._channel or self._start()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = Pipe(duplex=False)
         try:
             with ours:
                 with theirs, log.open("ab") as output:
@@ -211,7 +212,7 @@ class PreloadedLauncher(ProcessLauncher):
                     except (BrokenPipeError, ConnectionResetError) as error:
                         raise _HasEnded from error
                 # The first command waits until the process has imported everything.
-                while not _is_readable(ours, POLL_SECONDS):
+                while not ours.poll(POLL_SECONDS):
                     on_lines([])
                 return _follow(_Forked(ours), log, size, on_lines)
         except _HasEnded:  # the next command starts a new process
@@ -279,30 +280,22 @@ class _HasEnded(OSError):
 
 
 class _Forked:
-    """A command in a fork of the preloaded process, which answers over a socket."""
+    """A command in a fork of the preloaded process, which answers over a pipe."""
 
-    def __init__(self, channel: socket.socket) -> None:
-        self._channel = channel
+    def __init__(self, answers: "Connection[Any, Any]") -> None:
+        self._answers = answers
         self.pid = self._receive()
 
     def wait(self, timeout: float) -> int:
-        if not _is_readable(self._channel, timeout):
+        if not self._answers.poll(timeout):
             raise subprocess.TimeoutExpired(str(self.pid), timeout)
         return self._receive()
 
     def _receive(self) -> int:
         try:
-            message = self._channel.recv(100)
-        except ConnectionResetError:
-            message = b""
-        if not message:
-            raise _HasEnded
-        return int(json.loads(message))
-
-
-def _is_readable(channel: socket.socket, seconds: float) -> bool:
-    """Return whether a message can be received within some seconds."""
-    return bool(select.select([channel], [], [], seconds)[0])
+            return int(self._answers.recv())
+        except (EOFError, ConnectionResetError):
+            raise _HasEnded from None
 
 
 def _follow(

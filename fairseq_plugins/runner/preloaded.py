@@ -2,7 +2,7 @@
 
 Starting `python -m` costs some ten seconds of imports, more than a short fine-tuning takes.
 `PreloadedLauncher` starts this program and talks to it over a socket. A request is a JSON list of
-words, the module's name first, with file descriptors: a socket for answers, the log, and those that
+words, the module's name first, with file descriptors: a pipe for answers, the log, and those that
 the command inherits. The answers are the process id and, at its end, the exit status. Requests run
 concurrently.
 """
@@ -20,8 +20,9 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
+from typing import Any
 
 from fairseq_plugins.common.cpu import prepare_cpu
 
@@ -57,7 +58,7 @@ def serve() -> None:
     # A collection in a fork would copy the pages of everything imported, which takes a second.
     gc.collect()
     gc.freeze()
-    running: dict[int, tuple[ForkProcess, socket.socket]] = {}
+    running: dict[int, tuple[ForkProcess, Connection[Any, Any]]] = {}
     while True:
         ready = wait([channel, *running])
         for sentinel in running.keys() & {*ready}:
@@ -70,7 +71,7 @@ def serve() -> None:
         message, descriptors, _, _ = socket.recv_fds(channel, MESSAGE_BYTES, DESCRIPTORS)
         if not message:
             os._exit(0)  # commands that still run die with this process
-        answers = socket.socket(fileno=descriptors[0])
+        answers = Connection(descriptors[0], readable=False)
         others = [channel, answers, *(each for _, each in running.values())]
         process = ForkProcess(target=_run, args=(json.loads(message), descriptors[1], others))
         process.start()
@@ -83,19 +84,19 @@ def serve() -> None:
             os.killpg(process.pid, signal.SIGKILL)  # stopped before it began
 
 
-def _answer(answers: socket.socket, number: int | None) -> bool:
+def _answer(answers: "Connection[Any, Any]", number: int | None) -> bool:
     """Send a number; return whether the other side still listens."""
     try:
-        answers.send(json.dumps(number).encode())
+        answers.send(number)
     except BrokenPipeError:
         return False
     return True
 
 
-def _run(words: list[str], log: int, others: Sequence[socket.socket]) -> None:
+def _run(words: list[str], log: int, others: Sequence[Any]) -> None:
     """Run these words as `python -m` does, in this fork, which ends without finalising Python.
 
-    others: sockets of the server, to close here.
+    others: the server's socket and pipes, to close here.
     """
     os.setpgid(0, 0)
     _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)  # with the server
