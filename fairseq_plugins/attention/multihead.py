@@ -132,15 +132,13 @@ class FairseqMultiheadAttention(nn.Module):
         q = self._heads(self.q_proj(query))
         if incremental_state is None:
             output, weights = self._whole(q, key, value, at, attn_mask, need_weights)
-        elif at.memory is not None:
-            output, weights = self._static(q, key, value, at, incremental_state, need_weights)
         else:
-            if need_weights or attn_mask is not None:
+            if at.memory is None and (need_weights or attn_mask is not None):
                 raise ValueError(
                     "`need_weights` and `attn_mask` must be left off in a decoding step: a step "
                     "sees every token before it."
                 )
-            output, weights = self._step(q, key, value, at, incremental_state), None
+            output, weights = self._decode(q, key, value, at, incremental_state, need_weights)
         if weights is not None:
             weights = weights.transpose(0, 1) if need_head_weights else weights.mean(1)
         batch, _, length, _ = output.shape
@@ -191,28 +189,7 @@ class FairseqMultiheadAttention(nn.Module):
         )
         return result
 
-    def _step(
-        self,
-        q: Tensor,
-        key: Tensor | None,
-        value: Tensor | None,
-        at: Positions,
-        incremental_state: IncrementalState,
-    ) -> Tensor:
-        k, v = self._key_value(key, value)
-        output, state = self.attention.step(
-            q,
-            k,
-            v,
-            positions=at.index,
-            key_padding_mask=at.padding_mask,
-            state=self._get_input_buffer(incremental_state) or None,
-            shared=at.shared,
-        )
-        self._set_input_buffer(incremental_state, state)
-        return output
-
-    def _static(
+    def _decode(
         self,
         q: Tensor,
         key: Tensor | None,
@@ -221,15 +198,28 @@ class FairseqMultiheadAttention(nn.Module):
         incremental_state: IncrementalState,
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
+        """Attend from the next tokens: to those before and themselves, or to fixed keys."""
         keys, state = at.keys, self._get_input_buffer(incremental_state)
-        if not state:
+        attention, mask, shared = self.attention, keys.padding_mask, at.shared
+        if at.memory is None:
             k, v = self._key_value(key, value)
-            state = self.attention.remember(
-                k, v, k_positions=keys.index, key_padding_mask=keys.padding_mask
+            output, state = attention.step(
+                q,
+                k,
+                v,
+                positions=at.index,
+                key_padding_mask=mask,
+                state=state or None,
+                shared=shared,
             )
             self._set_input_buffer(incremental_state, state)
-        return self.attention.attend(
-            q, state, q_positions=at.index, need_weights=need_weights, shared=at.shared
+            return output, None
+        if not state:
+            k, v = self._key_value(key, value)
+            state = attention.remember(k, v, k_positions=keys.index, key_padding_mask=mask)
+            self._set_input_buffer(incremental_state, state)
+        return attention.attend(
+            q, state, q_positions=at.index, need_weights=need_weights, shared=shared
         )
 
     def make_generation_fast_(
