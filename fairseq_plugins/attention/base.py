@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.attention.call import Call, keys_of
-from fairseq_plugins.attention.inputs import check_dtypes, check_encoding, indices_where
+from fairseq_plugins.attention.inputs import check_dtypes, check_encoding, indices_where, rows_of
 from fairseq_plugins.attention.positions import check_padding_mask, check_positions
-from fairseq_plugins.attention.seeds import State, attend_by_seed, rows_by_seed, step_by_seed
+from fairseq_plugins.attention.seeds import State, rows_by_seed, rows_of_state, run_by_seed
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import Compose, PositionEncoding, Stochastic
 from fairseq_plugins.encodings.base import Projection
@@ -266,7 +266,17 @@ class Attention(nn.Module):
         if not self.causal:
             raise ValueError("`causal` must be True for an attention that decodes step by step.")
         if self._drawn and state and (groups := rows_by_seed(state)):
-            return step_by_seed(self, groups, (q, k, v), positions, key_padding_mask, state)
+            given, mask = state, key_padding_mask
+
+            def run(rows: Tensor) -> tuple[Tensor, State]:
+                return self.step(
+                    *(x[rows] for x in (q, k, v)),
+                    positions=rows_of(positions, rows),
+                    key_padding_mask=None if mask is None else mask[rows],
+                    state=rows_of_state(given, rows),
+                )
+
+            return run_by_seed(groups, run)
         seed = self._redraw(k, state)
         positions = self._sampled(positions)
         keys = keys_of(k, v, positions, key_padding_mask)
@@ -301,7 +311,16 @@ class Attention(nn.Module):
         self._check_inputs(q=q)
         check_positions("q_positions", q_positions, q.size(0), q.size(2))
         if self._drawn and (groups := rows_by_seed(state)):
-            return attend_by_seed(self, groups, q, state, q_positions, need_weights)
+
+            def run(rows: Tensor) -> tuple[Tensor, State]:
+                at, keys = rows_of(q_positions, rows), rows_of_state(state, rows)
+                output, weights = self.attend(
+                    q[rows], keys, q_positions=at, need_weights=need_weights
+                )
+                return output, {} if weights is None else {"weights": weights}
+
+            output, others = run_by_seed(groups, run)
+            return output, others.get("weights")
         self._redraw(q, state)
         call = Call(q, self._sampled(q_positions), state, False, shared or SharedPass())
         return self._attend(call, need_weights)
