@@ -35,6 +35,8 @@ def test_what_is_printed_is_that_of_the_weights(
     measured = measure(torch.from_numpy(weights).double())
     assert found["metrics"] == pytest.approx(measured, rel=0.02, abs=1e-6)
     assert probe(capsys, checkpoint, data) == found
+    assert probe(capsys, checkpoint, data, "--output", str(tmp_path / "x.svg")) == found
+    assert (tmp_path / "x.svg").read_bytes().startswith(b"<?xml")
     fewer = probe(capsys, checkpoint, data, "--words", "9", "--length", "8", "--seed", "2")
     assert (fewer["words"], fewer["length"]) == (9, 8)
 
