@@ -166,6 +166,7 @@ CASES = [
     ("evaluate", "--path x --data . --output short.txt/x", "--output: must be a file in a folder"),
     ("pack", "--output short.txt", "--output: must be a folder, but "),
     ("analyse identical-words", "--path x --data . --output .", "--output: must be a file, but "),
+    ("analyse extrapolation", "--path x --data . --output x.json", "--output must be one picture"),
 ]
 
 

@@ -43,7 +43,10 @@ def test_losses_are_those_of_the_model(
     attention: str, data: Path, checkpoints: dict[str, Path], capsys
 ) -> None:
     path = checkpoints[attention]
-    found = measured(capsys, path, data, "--lengths", "4x,1x", "--tokens", "128")
+    picture = path.parent / "x.pdf"
+    more = ["--lengths", "4x,1x", "--tokens", "128", "--output", str(picture)]
+    found = measured(capsys, path, data, *more)
+    assert picture.read_bytes().startswith(b"%PDF")
     assert found["trained_length"] == TOKENS_PER_SAMPLE and len(found["checkpoint"]) == 64
     assert list(found["lengths"]) == ["1x", "4x"]
     model, eos = evaluation.load(evaluation.EvaluationOptions(path, data)).model, 2
