@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.analysis.position_vectors import by_offset
 from fairseq_plugins.encodings import (
     PositionEncoding,
     PositionFacts,
@@ -143,8 +144,8 @@ def observe(
         name,
         causal,
         offsets,
-        _by_offset(kernel, offsets),
-        _by_offset(spread, offsets),
+        by_offset(kernel)[:, : len(offsets)],
+        by_offset(spread)[:, : len(offsets)],
         torch.stack(weights).sum(0) / words,
         definition_of(encoding, shown),
         form,
@@ -265,12 +266,6 @@ def _canonical_form(
         return {offset: canonical_form(encoding, offset) for offset in chosen}, ""
     except ValueError as error:
         return {}, str(error)
-
-
-def _by_offset(pairs: Tensor, offsets: list[int]) -> Tensor:
-    """Average (H, T, T) over the pairs of each offset: (H, offsets)."""
-    means = [pairs.diagonal(offset, 1, 2).mean(1) for offset in offsets]
-    return torch.stack(means, 1)
 
 
 def _softmax(scores: Tensor, causal: bool) -> Tensor:

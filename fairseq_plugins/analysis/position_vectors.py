@@ -57,9 +57,10 @@ def first_rise(values: Tensor) -> int | None:
 
 
 def by_offset(matrix: Tensor) -> Tensor:
-    """Average each diagonal: (T, T) -> (2T - 1,), for the offsets 1 - T..T - 1."""
-    length = len(matrix)
-    return torch.stack([matrix.diagonal(k).mean() for k in range(1 - length, length)])
+    """Average each diagonal: (..., T, T) -> (..., 2T - 1), for the offsets 1 - T..T - 1."""
+    length = matrix.size(-1)
+    means = [matrix.diagonal(k, -2, -1).mean(-1) for k in range(1 - length, length)]
+    return torch.stack(means, -1)
 
 
 def near_minus_far(matrix: Tensor) -> float:
