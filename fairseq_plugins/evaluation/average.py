@@ -10,12 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.common.errors import (
-    CheckpointError,
-    OptionError,
-    WorkError,
-    checkpoint_given_by,
-)
+from fairseq_plugins.common.errors import CheckpointError, OptionError, checkpoint_given_by
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.files import writing
 from fairseq_plugins.common.parser import Parser
@@ -101,11 +96,8 @@ def write_average(paths: Sequence[Path], output: Path) -> None:
     import torch
 
     state = average(paths)
-    try:
-        with writing(output) as (file,):
-            torch.save(state, file)
-    except RuntimeError as error:  # PyTorch's for a full disk
-        raise WorkError(f"{output} could not be written: {error}") from error
+    with writing(output) as (file,):
+        torch.save(state, file)
 
 
 def get_parser() -> argparse.ArgumentParser:
