@@ -171,14 +171,11 @@ def make_figure(number: int, inputs: Sequence[FigureInput], sizes: FigureSizes) 
         ValueError: no input has the vectors or scores that the figure shows.
     """
     figure, sizes = FIGURES[number], replace(sizes, figure=number)
-    if inputs or not figure.untrained:
-        rendered = figure.make(inputs, sizes)
-    else:
-        inputs = [untrained_input(name, seed=sizes.seed) for name in figure.untrained]
-        rendered = figure.make(inputs, sizes)
-        if figure.takes_inputs:
-            rendered = replace(rendered, paragraphs=(_UNTRAINED, *rendered.paragraphs))
-    return replace(rendered, agreement=figure.check(rendered.numbers))
+    untrained = [] if inputs else [untrained_input(n, seed=sizes.seed) for n in figure.untrained]
+    rendered = figure.make(inputs or untrained, sizes)
+    note = [_UNTRAINED] if untrained and figure.takes_inputs else []
+    paragraphs = [*note, *rendered.paragraphs]
+    return replace(rendered, paragraphs=paragraphs, agreement=figure.check(rendered.numbers))
 
 
 def redraw(number: int, file: Path) -> None:
