@@ -12,7 +12,7 @@ from fairseq_plugins import catalog
 from fairseq_plugins.attention import ATTENTIONS, check_compatible
 from fairseq_plugins.catalog import command
 from fairseq_plugins.catalog.facts import DIRECTIONS, HOOK_WORDS, SIZE, Facts, gather
-from fairseq_plugins.catalog.kernels import COMMAND, kernel_table
+from fairseq_plugins.catalog.kernels import kernel_table
 from fairseq_plugins.catalog.page import definition, page, prose
 from fairseq_plugins.catalog.text import details, select, table
 from fairseq_plugins.encodings import (
@@ -271,4 +271,5 @@ def test_options_that_do_not_go_together_are_refused(
 def test_the_table_of_kernels_in_the_documentation_is_current() -> None:
     page_of_speed = Path(__file__).parents[1] / "docs" / "performance.md"
     if kernel_table(select(None, None)) not in page_of_speed.read_text(encoding="utf-8"):
-        pytest.fail(f"docs/performance.md has another table than the code; take that of {COMMAND}")
+        command = "fairseq-pe encodings --kernels"
+        pytest.fail(f"docs/performance.md has another table than the code; take that of {command}")

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from fairseq_plugins.catalog.facts import Facts
 from fairseq_plugins.common import tables
 
-COMMAND = "fairseq-pe encodings --kernels"
 HEADINGS = ("encodings", "compute capability 8.0 or more", "V100", "CPU", "memory")
 
 _BLOCKS = "added for 256 queries at a time"
