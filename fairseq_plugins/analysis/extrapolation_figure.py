@@ -22,12 +22,11 @@ def draw_losses(found: Mapping[str, Any]) -> Any:
     measured = {factor: one for factor, one in found["lengths"].items() if "bits" in one}
     if not measured:
         raise NoNumberError("no length has a number to draw")
-    by_length = {}
+    by_length: dict[str, Any] = {}
     for key, name in WINDOWS.items():
         points = [(one["length"], one[key]) for one in measured.values() if key in one]
         if points:
-            lengths, losses = zip(*points, strict=True)
-            by_length[name] = (lengths, losses)
+            by_length[name] = tuple(zip(*points, strict=True))
     by_position = {}
     for factor, one in measured.items():
         losses = [math.nan if loss is None else loss for loss in one["by_position"]]

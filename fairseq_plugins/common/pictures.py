@@ -44,8 +44,10 @@ def save_for_print(picture: Any, path: Path) -> None:
     kind = path.suffix[1:]
     dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
     # Publishers refuse matplotlib's default fonts in PDF (Type 3); in SVG letters become paths.
-    fonts = {"pdf.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": path.name}
-    with rc_context(fonts), writing(path) as (file,):
+    with (
+        rc_context({"pdf.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": path.name}),
+        writing(path) as (file,),
+    ):
         picture.savefig(file, format=kind, dpi=PRINT_DPI, metadata=dates)
 
 
