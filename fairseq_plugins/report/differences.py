@@ -168,8 +168,9 @@ def _agreement(judged: JudgedTable, agreement: Agreement) -> str:
         f"{agreement.count(True)} and is reversed in {agreement.count(False)}; "
         f"{agreement.count(None)} tie."
     )
-    if len(agreement.best) < len(agreement.ranking):
-        line += f" Rows that no other row significantly beats: {_names(agreement.best)}."
+    best = judged.unbeaten(agreement.attention)
+    if len(best) < len(agreement.ranking):
+        line += f" Rows that no other row significantly beats: {_names(best)}."
     header = ["the paper's order", "gap in the paper", "gap here", "95 % interval", "p", "here"]
     lines, digits = [], table.ranked_by.digits
     words = {True: "holds", False: "reversed", None: TIE}

@@ -129,16 +129,6 @@ class Agreement:
             if reference in (pair.better, pair.worse) or (pair.better, pair.worse) in neighbours
         ]
 
-    @property
-    def best(self) -> tuple[str, ...]:
-        """The rows that no other row significantly beats."""
-        beaten = {
-            pair.worse if pair.holds else pair.better
-            for pair in self.pairs
-            if pair.gap.is_significant
-        }
-        return tuple(row for row in self.ranking if row not in beaten)
-
 
 @dataclass(frozen=True, eq=False)
 class JudgedTable:
@@ -255,6 +245,16 @@ class JudgedTable:
             return pairs[first, second]
         found = pairs.get((second, first))
         return None if found is None else found.signed(-1)
+
+    def unbeaten(self, attention: str) -> tuple[str, ...]:
+        """Return the paper's rows that none of them significantly beats, in the paper's order."""
+        ranking = self.agreement(attention).ranking
+        beaten = {
+            row
+            for row, other in itertools.permutations(ranking, 2)
+            if (one := self.pair(attention, row, other)) and self.verdict(one) == WORSE
+        }
+        return tuple(row for row in ranking if row not in beaten)
 
     def verdict(self, estimate: Estimate) -> str:
         """Name the verdict on a difference in the ranking column: the first row's."""

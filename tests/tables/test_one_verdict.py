@@ -1,14 +1,15 @@
-"""A table's page and the site's comparison have one verdict for every two rows."""
+"""Pages and the site's comparison have one verdict for every two rows."""
 
 from pathlib import Path
 
 import pytest
 
 from fairseq_plugins.papers import PUBLISHED, TABLES
+from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_4
 from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.report.differences import orderings
 from fairseq_plugins.site.compare import pairs_of
-from fairseq_plugins.statistics.judged import BETTER, TIE, WORSE
+from fairseq_plugins.statistics.judged import BETTER, TIE, WORSE, JudgedTable
 from fairseq_plugins.statistics.table_results import TableResults
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -51,3 +52,23 @@ def test_page_and_site_agree_on_all_committed_results(name: str, scale: str) -> 
             shown = sorted(f"{abs(n):.{digits}f}" for n in pair[2:5] if n is not None)
             page = [cells[2], *cells[3].split(" to ")] if pair[3] is not None else [cells[2]]
             assert shown == sorted(number.lstrip("+-") for number in page), line
+
+
+def test_the_reference_has_one_verdict_against_none() -> None:
+    shifted = {row: {1: 90.8, 2: 91.0, 3: 91.2} for row in ("none", "shaw", "t5_only", "cnn")}
+    rows = {"base": dict.fromkeys((1, 2, 3), 90.0), **shifted}
+    judged = JudgedTable(TABLE_2, {(row, "linear"): {"test_ppl": rows[row]} for row in rows})
+    assert not judged.against("linear")["none"].is_significant
+    assert "base" in judged.against_none("linear")["tie"]
+
+
+def test_a_row_is_beaten_by_one_of_equal_printed_number() -> None:
+    """LRPE prints a test BLEU of 26.13 for both types under linear attention."""
+    rows = {"lrpe_type5": (20.0, 20.1, 20.3), "lrpe_type6": (25.0, 25.1, 25.3)}
+    cells = {
+        (row, "linear"): {"test_bleu": dict(enumerate(values, 1))} for row, values in rows.items()
+    }
+    cells["lrpe_type6", "linear"]["test_bleu"][2] += 0.01
+    judged = JudgedTable(TABLE_4, cells)
+    assert judged.agreement("linear").pairs == ()
+    assert judged.unbeaten("linear") == ("lrpe_type6",)
