@@ -251,10 +251,8 @@ def at_most(jobs: Sequence[Job], running: int) -> list[Job]:
     Jobs that only evaluate or copy are not counted: they follow the job that they depend on.
     """
     counted = [job.name for job in jobs if job.trains]
-    before = dict(zip(counted[running:], counted, strict=False))
+    pairs = zip(counted[running:], counted, strict=False)
+    before = {name: (earlier,) for name, earlier in pairs}
     return [
-        replace(job, finally_after=(*job.finally_after, before[job.name]))
-        if job.name in before
-        else job
-        for job in jobs
+        replace(job, finally_after=(*job.finally_after, *before.get(job.name, ()))) for job in jobs
     ]
