@@ -128,17 +128,24 @@ def exclusive(
     return locks.exclusive_lock(path, "this run", wait, pause)
 
 
-def kept_names(training: Training, keep: Retention) -> set[str]:
-    """Return the checkpoints of a training to keep, for any `keep` but `all`.
+def kept_names(planned: PlannedRun, training: Training, keep: Retention) -> set[str] | None:
+    """Return which checkpoints of a measured training to keep, None for all.
 
-    The measured one always stays, since other tables may start from it.
+    The measured one stays, since other tables may start from it; of one of several trainings it
+    stays if another one starts from it or `keep` is `tuned`.
     """
+    name = training.variant.name
+    if name:
+        is_needed = any(t.variant.after == name for t in planned.trainings)
+        return {training.evaluated} if is_needed or keep == "tuned" else set()
+    if keep == "all":
+        return None
     return {training.evaluated, *({LAST} if keep == "last" else ())}
 
 
-def delete_unkept(root: Path, planned: PlannedRun, keep: Retention) -> None:
-    """Delete the checkpoints of a measured run that are not to be kept."""
-    for training in planned.trainings if keep != "all" else ():
-        for path in (root / training.folder).glob("*.pt"):
-            if path.name not in kept_names(training, keep):
-                path.unlink()
+def delete_unkept(root: Path, planned: PlannedRun, training: Training, keep: Retention) -> None:
+    """Delete the checkpoints of a measured training that are not to be kept."""
+    kept = kept_names(planned, training, keep)
+    for path in (root / training.folder).glob("*.pt"):
+        if kept is not None and path.name not in kept:
+            path.unlink()

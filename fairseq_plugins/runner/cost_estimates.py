@@ -46,7 +46,8 @@ def cost_of(root: Path, planned: PlannedRun, keep: Retention = "all") -> Cost:
         size = parameters(training.config["model"], vocabulary)
         size *= 10 if common["fp16"] or common["bf16"] else 12
         peak = max(peak, rest + size * (_files(training) + 1))  # one more while it is being written
-        rest += size * _files_that_stay(planned, training, keep)
+        kept = kept_names(planned, training, keep)
+        rest += size * (_files(training) if kept is None else len(kept))
     return Cost(operations, peak, rest)
 
 
@@ -56,14 +57,6 @@ def _files(training: Training) -> int:
     kept = int(config["checkpoint"]["keep_interval_updates"])
     before = max(0, kept) if config["checkpoint"]["save_interval_updates"] else 0
     return 1 + before + (0 if config["dataset"]["disable_validation"] else 1)
-
-
-def _files_that_stay(planned: PlannedRun, training: Training, keep: Retention) -> int:
-    """Count the checkpoints that stay; of several trainings few do, as in `RunExecution`."""
-    name = training.variant.name
-    if name:
-        return int(keep == "tuned" or any(t.variant.after == name for t in planned.trainings))
-    return _files(training) if keep == "all" else len(kept_names(training, keep))
 
 
 def peak_of(costs: Collection[Cost], at_once: int) -> int:

@@ -9,6 +9,7 @@ import json
 import math
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from fairseq_plugins.evaluation.glue import Prediction, evaluate, predict
 from fairseq_plugins.experiments.rows import BASE, has_file
 from fairseq_plugins.experiments.training import FINETUNE, PretrainedModel, Training, Variant
 from fairseq_plugins.glue.tasks import HELD_OUT, GlueTask
-from fairseq_plugins.records.logs import read_training, read_validated
+from fairseq_plugins.records.logs import read_validated
 from fairseq_plugins.records.recipe import hydra_word, record
 from fairseq_plugins.runner.checkpoints import find_restart
 from fairseq_plugins.runner.launcher import Launcher, run_command
@@ -231,14 +232,7 @@ class FineTuning:
         doing = "adapting to the start" if training.variant.name == "adapted" else "fine-tuning"
         progress.say(f"{self.name}: {doing}, {total} updates; log: {training.log}")
         progress.begin_training(self.name, updates, total)
-
-        def on_lines(lines: list[str]) -> None:
-            for line in lines:
-                if one := read_training(line):
-                    progress.train(self.name, one.updates, one.loss)
-            progress.refresh()
-
-        run_command(launcher, training.command, log, on_lines)
+        run_command(launcher, training.command, log, partial(progress.follow, self.name))
         if training.variant.name == "adapted":
             nearest = read_validated(log, ("loss", "cosine"))
             if nearest:

@@ -4,7 +4,7 @@ import heapq
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TextIO, cast
@@ -12,6 +12,8 @@ from typing import Any, Self, TextIO, cast
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table as RichTable
+
+from fairseq_plugins.records.logs import read_training
 
 WAITING, PRETRAINING = "waiting", "pre-training"
 TRAINING, EVALUATING = "training", "evaluating"
@@ -161,6 +163,12 @@ class Progress:
             last = self._printed.get(name, float("-inf"))
             if not self._live and self.clock() - last >= PLAIN_INTERVAL:
                 self._print(run)
+
+    def follow(self, name: str, lines: Iterable[str]) -> None:
+        """Report the updates that new lines of a training's log have, and redraw."""
+        for measured in filter(None, map(read_training, lines)):
+            self.train(name, measured.updates, measured.loss)
+        self.refresh()
 
     def refresh(self) -> None:
         """Redraw on a terminal, unless that was just done."""

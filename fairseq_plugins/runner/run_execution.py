@@ -84,15 +84,17 @@ class RunExecution:
         shown_as: str | None = None,
     ) -> None:
         self.context, self.planned, self.lock = context, planned, lock
+        self.root, self.options = context.root, context.options
+        self.interruption = context.interruption
         self.run, self.progress = planned.run, context.progress
         self.is_shown, self.title = shown_as is None, shown_as or self.run.name
-        self.folder = context.root / planned.run.folder
-        self.data = planned.describe_data(context.root) or {}
+        self.folder = self.root / self.run.folder
+        self.data = planned.describe_data(self.root) or {}
         self.journal = self._open_folder()
-        self.journal.study = self.run.located_study(context.root)
+        self.journal.study = self.run.located_study(self.root)
         updates = {t.variant.name: t.max_update for t in planned.trainings}
-        result = context.root / self.run.result
-        self.journal.begin(updates, result, forced=forced, job=context.options.job)
+        result = self.root / self.run.result
+        self.journal.begin(updates, result, forced=forced, job=self.options.job)
         if shown_as:
             self.progress.say(shown_as)
 
@@ -114,13 +116,13 @@ class RunExecution:
         """Run all trainings; another job evaluates them."""
         with self._noting_failure():
             for training in self.planned.trainings:
-                (self.context.root / training.folder).mkdir(exist_ok=True)
+                (self.root / training.folder).mkdir(exist_ok=True)
                 self.train(training)
             self.journal.hardware = self._hardware()
             self.journal.write()
 
     def _hardware(self) -> dict[str, Any]:
-        jobs = self.context.options.jobs  # side by side; a single run has this process's threads
+        jobs = self.options.jobs  # side by side; a single run has this process's threads
         threads = share_of_threads(jobs) if jobs > 1 else None
         return provenance.hardware(self.planned.devices.gpus, threads)
 
@@ -157,7 +159,7 @@ class RunExecution:
         )
         if journal and not reasons:
             return journal
-        if self.context.options.stage == "evaluate":
+        if self.options.stage == "evaluate":
             raise RunFailed(f"there is no training to measure: {'; '.join(reasons[:3])}")
         if aside := checkpoints.set_aside(self.folder):
             self.say(
@@ -171,7 +173,7 @@ class RunExecution:
         if provenance.different_folders(journal.data, self.data):
             reasons.append("the data differs")
         # A requeued job still has --force, for the runs that it has not finished.
-        is_forced = self.context.options.force and not journal.is_of_job(self.context.options.job)
+        is_forced = self.options.force and not journal.is_of_job(self.options.job)
         if journal.finished and is_forced:
             reasons.append("it is finished and --force was given")
         if journal.useless and is_forced:
@@ -180,11 +182,10 @@ class RunExecution:
 
     def _launch(self, command: Sequence[str], log: Path, *, training: bool) -> None:
         """Run a command, adding its time to the journal (RunFailed: it failed)."""
-        interruption = self.context.interruption
-        interruption.check()
+        self.interruption.check()
         stop = log.with_name(STOP)
         stop.unlink(missing_ok=True)
-        in_job = self.context.options.job is not None
+        in_job = self.options.job is not None
         can_save = training and in_job
         last = time.monotonic()
 
@@ -193,14 +194,10 @@ class RunExecution:
             now = time.monotonic()
             self.journal.add(now - last, training=training)
             last = now
-            for line in lines:
-                measured = logs.read_training(line) if training and self.is_shown else None
-                if measured:
-                    self.progress.train(self.run.name, measured.updates, measured.loss)
-            self.progress.refresh()
-            if can_save and interruption.is_out_of_time:
+            self.progress.follow(self.run.name, lines if training and self.is_shown else ())
+            if can_save and self.interruption.is_out_of_time:
                 stop.touch()
-            interruption.check(is_saving=can_save)
+            self.interruption.check(is_saving=can_save)
 
         words = executable(command, in_job=in_job)
         try:
@@ -217,16 +214,14 @@ class RunExecution:
     def _measured(self, training: Training) -> Metrics:
         """Train and measure one training.
 
-        If a run has several, each writes its metrics.json and deletes its checkpoints, except the
-        evaluated one if another training starts from it or `--keep tuned` asks for it.
+        If a run has several, each writes its metrics.json and then deletes its checkpoints.
         """
         if training not in self.planned.trainings:  # it belongs to the run that this starts from
             return self.evaluate(training)
-        root, folder = self.context.root, self.context.root / training.folder
+        folder, keep = self.root / training.folder, self.options.keep
         path, name = folder / MEASURED, training.variant.name
-        is_needed = any(t.variant.after == name for t in self.planned.trainings)
-        stays = is_needed or self.context.options.keep == "tuned"
-        is_there = not stays or (root / training.checkpoint).is_file()
+        stays = bool(checkpoints.kept_names(self.planned, training, keep))
+        is_there = not stays or (self.root / training.checkpoint).is_file()
         if name and is_there and (recorded := read_object(path)) is not None:
             return recorded
         folder.mkdir(exist_ok=True)
@@ -234,14 +229,12 @@ class RunExecution:
         metrics = self.evaluate(training)
         if name:
             write_json(path, metrics)
-            for checkpoint in folder.glob("*.pt"):
-                if not (stays and checkpoint.name == training.evaluated):
-                    checkpoint.unlink()
+            checkpoints.delete_unkept(self.root, self.planned, training, keep)
         return metrics
 
     def train(self, training: Training) -> None:
         """Train to the last update, from the newest intact checkpoint."""
-        folder = self.context.root / training.folder
+        folder = self.root / training.folder
         if training.variant.name:
             self.say(training.variant.name)
         updates, total = checkpoints.find_restart(folder, self.say), training.max_update
@@ -249,30 +242,28 @@ class RunExecution:
         if (self.journal.finished and is_tidied) or (total and updates >= total):
             self.say("training is complete already; it is evaluated")
             return
-        if self.context.options.stage == "evaluate":
+        if self.options.stage == "evaluate":
             raise RunFailed(f"its training ended after {updates} of {total} updates")
         if self.is_shown:
             self.progress.begin_training(self.run.name, updates, total)
-        log = self.context.root / training.log
-        interruption = self.context.interruption
+        log = self.root / training.log
         with suppress(OutOfTime):  # raised again by the check below
             self._launch(training.command, log, training=True)
         # A training that is out of time must have saved.
-        if not interruption.is_out_of_time or checkpoints.has_reached(folder, updates + 1):
-            interruption.has_gained = True
-        interruption.check()
+        if not self.interruption.is_out_of_time or checkpoints.has_reached(folder, updates + 1):
+            self.interruption.has_gained = True
+        self.interruption.check()
         asked, used = max(1, self.planned.devices.gpus), logs.read_devices(log)
         if used not in (None, asked):
             raise RunFailed(f"it must train on {asked} devices, but did on {used}", log)
 
     def evaluate(self, training: Training) -> Metrics:
         """Measure a training (RunFailed: its model is missing or a command failed)."""
-        root = self.context.root
-        folder, log = root / training.folder, root / training.log
+        folder, log = self.root / training.folder, self.root / training.log
         if self.is_shown:
             self.progress.change(self.run.name, EVALUATING)
         try:
-            checkpoints.require_model(root / training.checkpoint, training.config)
+            checkpoints.require_model(self.root / training.checkpoint, training.config)
             metrics = self.planned.experiment.measure(training, folder)
         except CheckpointError as error:
             again = shlex.join(self._training_again(training))
@@ -288,7 +279,7 @@ class RunExecution:
                 metrics = _merged(metrics, step.read(log))
             except ValueError as error:
                 raise RunFailed(f"{step.log}: {error}", log) from None
-            self.context.interruption.has_gained = True
+            self.interruption.has_gained = True
         return metrics
 
     def _training_again(self, training: Training) -> list[str]:
@@ -299,12 +290,12 @@ class RunExecution:
 
     def _result(self, parts: Mapping[str, Metrics]) -> Result:
         """Return the result, its keys in the order of `ResultSchema`."""
-        root, before, journal = self.context.root, self.planned.pretraining, self.journal
+        root, before = self.root, self.planned.pretraining
         trained = [logs.read_training_log(root / t.log) for t in self.planned.measured]
         metrics = {
             **self.planned.experiment.combine(parts),
             **(before.experiment.start_metrics(before.trainings, root) if before else {}),
-            **results.training_metrics(trained, journal.train_seconds),
+            **results.training_metrics(trained, self.journal.train_seconds),
         }
         signature = {"signature": metrics.pop("signature")} if "signature" in metrics else {}
         by_name = {t.variant.name: logs.read_curves(root / t.log) for t in self.planned.trainings}
@@ -320,15 +311,15 @@ class RunExecution:
             "commit": self.context.commit,
             "sources": self.context.sources,
             "versions": provenance.versions(),
-            "hardware": journal.hardware or self._hardware(),
-            "wall_seconds": round(journal.wall_seconds, 1),
+            "hardware": self.journal.hardware or self._hardware(),
+            "wall_seconds": round(self.journal.wall_seconds, 1),
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 
     def _write(self, result: Result) -> None:
         """Write the result (RunFailed: it cannot be, and is in the run's folder)."""
         try:
-            write_result(self.context.root / self.run.result, result)
+            write_result(self.root / self.run.result, result)
         except OSError as error:
             write_json(self.folder / UNWRITTEN, result)
             raise RunFailed(

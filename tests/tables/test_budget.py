@@ -101,7 +101,7 @@ def test_what_stays(tmp_path, keep, left):
     folder.mkdir(parents=True)
     for name in ("checkpoint_best.pt", "checkpoint_last.pt", "checkpoint_1_5.pt", "train.log"):
         (folder / name).touch()
-    checkpoints.delete_unkept(tmp_path, one, keep)
+    checkpoints.delete_unkept(tmp_path, one, one.final, keep)
     assert {path.name for path in folder.iterdir()} == left | {"train.log"}
 
 
