@@ -26,7 +26,7 @@ from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.page import Report
 from fairseq_plugins.runner import phase_times, preflight, run_state, slurm_queue, slurm_submission
 from fairseq_plugins.runner.interruption import Interruption, OutOfTime, Terminated
-from fairseq_plugins.runner.launcher import Launcher, with_folders
+from fairseq_plugins.runner.launcher import with_folders
 from fairseq_plugins.runner.plan import check_study, devices_of, plan, tracked
 from fairseq_plugins.runner.run_execution import RunFailed
 from fairseq_plugins.runner.run_options import RunOptions
@@ -182,16 +182,10 @@ def _not_done(
     return left
 
 
-def run_table(
-    root: Path,
-    planned: Sequence[PlannedRun],
-    options: RunOptions,
-    launcher: Launcher | None = None,
-) -> int:
+def run_table(root: Path, planned: Sequence[PlannedRun], options: RunOptions) -> int:
     """Train and measure runs of a table, `options.jobs` at once; print it, return the exit status.
 
-    0: all done, 1: a run failed, 130: Ctrl-C, 143: SIGTERM, 138: SIGUSR1. launcher: runs all
-    commands in place of real ones.
+    0: all done, 1: a run failed, 130: Ctrl-C, 143: SIGTERM, 138: SIGUSR1.
     """
     interruption, report = Interruption(), report_of(root, planned[0])
     outcomes: dict[Run, RunFailed | None] = {}  # of the runs that ended
@@ -202,7 +196,7 @@ def run_table(
 
     title = f"{report.table.name}, {report.name}"
     try:
-        with start_workers(root, title, planned, options, interruption, launcher) as workers:
+        with start_workers(root, title, planned, options, interruption) as workers:
             for _ in side_by_side(run, planned, workers, interruption):
                 # The page reads all results, of which a thousand take longer than a thousand
                 # runs that are done already.

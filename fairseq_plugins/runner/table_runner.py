@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner import checkpoints
 from fairseq_plugins.runner.interruption import Interruption
 from fairseq_plugins.runner.journal import Journal
-from fairseq_plugins.runner.launcher import Launcher, get_launchers
+from fairseq_plugins.runner.launcher import get_launchers
 from fairseq_plugins.runner.progress import DONE, FAILED, PRETRAINING, SKIPPED, Progress
 from fairseq_plugins.runner.run_execution import UNWRITTEN, RunContext, RunExecution, RunFailed
 from fairseq_plugins.runner.run_options import RunOptions
@@ -242,20 +242,14 @@ def start_workers(
     planned: Sequence[PlannedRun],
     options: RunOptions,
     interruption: Interruption,
-    launcher: Launcher | None = None,
 ) -> Iterator[list[TableRunner]]:
-    """Start `options.jobs` workers that report their progress and end with the block.
-
-    launcher: runs all commands in place of real ones.
-    """
+    """Start `options.jobs` workers that report their progress and end with the block."""
     gpus, jobs = max((one.devices.gpus for one in planned), default=0), options.jobs
     # Read before training, since files may change meanwhile.
     commit, sources = provenance.commit(root), provenance.sources(root)
     with (
         interruption.on_signals(),
-        nullcontext([launcher] * jobs)
-        if launcher
-        else get_launchers(root, gpus, environments(jobs, gpus)) as launchers,
+        get_launchers(root, gpus, environments(jobs, gpus)) as launchers,
         Progress(title, [one.run.name for one in planned], jobs) as progress,
     ):
         warn_of_changes(root, commit, progress.say)

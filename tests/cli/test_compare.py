@@ -4,7 +4,6 @@ import json
 import os
 import re
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,9 @@ import pytest
 from fairseq_plugins.cli import compare, finetune
 from fairseq_plugins.common.locks import exclusive_lock
 from fairseq_plugins.data import one_text
-from fairseq_plugins.runner import table_runner, text_comparison, time_budget
+from fairseq_plugins.runner import text_comparison, time_budget
 from tests.pictures import save_points
-from tests.tables.fake_fairseq import save
+from tests.tables.fake_fairseq import launched_by, save
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 WORDS = ["rope", "xl", "--minutes", "5", "--merges", "20"]
@@ -85,9 +84,7 @@ def refusal(call) -> int:
 
 
 def run(root: Path, monkeypatch, fake: Fake, *words: str) -> int:
-    crew = partial(table_runner.start_workers, launcher=fake)
-    with monkeypatch.context() as patch:
-        patch.setattr(table_runner, "start_workers", crew)
+    with launched_by(fake):
         return compare.main([*WORDS, "--text", str(root / "book.txt"), *words])
 
 
@@ -221,9 +218,8 @@ def test_without_time_for_longer_runs_the_pilot_counts(root, monkeypatch, capsys
 def test_three_encodings_are_compared_in_all_pairs(root, monkeypatch, capsys):
     monkeypatch.setattr(time_budget, "MOST_SEEDS", 3)
     words = ["--seeds", "3", "--minutes", "5", "--text", str(root / "book.txt")]
-    crew = partial(table_runner.start_workers, launcher=Fake(root))
-    monkeypatch.setattr(table_runner, "start_workers", crew)
-    assert compare.main(["rope", "t5", "xl", *words]) == 0
+    with launched_by(Fake(root)):
+        assert compare.main(["rope", "t5", "xl", *words]) == 0
     said = capsys.readouterr().out
     assert said.splitlines()[0].startswith("Comparing rope, t5, xl under vanilla attention")
     page = (root / "results" / "table2" / "rope-t5-xl-vanilla-book-pairs.md").read_text()

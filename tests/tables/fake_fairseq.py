@@ -3,11 +3,13 @@
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 
-from fairseq_plugins.runner import checkpoints
+from fairseq_plugins.runner import checkpoints, table_command, table_runner
 
 TOTAL = 250  # as in the configs of conftest.py
 INTERVAL = 50
@@ -20,6 +22,17 @@ def save(folder: Path, updates: int, names: Sequence[str]) -> None:
     state = {"model": {"w": torch.zeros(100)}, "optimizer_history": history}
     for name in names:
         torch.save(state, folder / name)
+
+
+def launched_by(launcher):
+    """Within this block the workers of a table run their commands with this launcher."""
+    found = lambda root, gpus, environments: nullcontext([launcher] * len(environments))  # noqa: E731
+    return patch.object(table_runner, "get_launchers", found)
+
+
+def run_table(root, planned, options, launcher):
+    with launched_by(launcher):
+        return table_command.run_table(root, planned, options)
 
 
 class FakeFairseq:

@@ -30,7 +30,7 @@ from fairseq_plugins.report.figures import draw_figure, draw_panels
 from fairseq_plugins.report.observations import observations
 from fairseq_plugins.report.panels import Panel, panels_of
 from fairseq_plugins.report.render import render
-from fairseq_plugins.runner import run_state, table_command, table_runner
+from fairseq_plugins.runner import run_state, table_runner
 from fairseq_plugins.runner.plan import plan
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.slurm_job import jobs_of
@@ -40,7 +40,7 @@ from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.scale_results import ScaleResults
 from fairseq_plugins.statistics.series import length_lines, longest_places, place_lines
 from fairseq_plugins.statistics.verdicts import Word, judge
-from tests.tables.fake_fairseq import FakeFairseq
+from tests.tables.fake_fairseq import FakeFairseq, run_table
 
 SCALE = EXTRAPOLATION.scales["toy"]
 REASON = "`learned` under vanilla attention has no meaning beyond position 128"
@@ -224,7 +224,7 @@ def test_more_lengths_are_measured_beside_those_there_are(root, monkeypatch, cap
     def work(*factors: int) -> None:
         asked = planned.experiment.at_lengths(factors)
         one = replace(planned, requested=asked)
-        assert table_command.run_table(root, [one], RunOptions(), launcher=fake) == 0
+        assert run_table(root, [one], RunOptions(), launcher=fake) == 0
 
     work(1, 2)
     work(2)
@@ -242,12 +242,12 @@ def test_a_damaged_model_fails_its_row_alone_and_says_what_trains_it_again(root,
     planned, _ = plan(root / "configs", TABLE, SCALE, Devices(0), **words)
     models = [one.pretraining for one in planned]
     fake = FakeFairseq(root)
-    assert table_command.run_table(root, models, RunOptions(), launcher=fake) == 0
+    assert run_table(root, models, RunOptions(), launcher=fake) == 0
     rope, alibi = planned
     best = root / rope.pretraining.run.folder / "checkpoint_best.pt"
     best.write_bytes(best.read_bytes()[:-300])
     capsys.readouterr()
-    status = table_command.run_table(root, planned, RunOptions(), launcher=Evaluator())
+    status = run_table(root, planned, RunOptions(), launcher=Evaluator())
     assert status == 1 and (root / alibi.run.result).is_file()
     again = "scripts/table2.sh --scale toy --rows rope --attention vanilla --seeds 1 --force"
     said = capsys.readouterr().out

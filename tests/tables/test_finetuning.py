@@ -29,7 +29,7 @@ from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.captions import caption
 from fairseq_plugins.report.render import render
-from fairseq_plugins.runner import checkpoints, preflight, table_command
+from fairseq_plugins.runner import checkpoints, preflight
 from fairseq_plugins.runner.journal import Journal
 from fairseq_plugins.runner.progress import Progress
 from fairseq_plugins.runner.run_options import RunOptions
@@ -37,6 +37,7 @@ from fairseq_plugins.statistics.judged import JudgedTable
 from tests.quick import first_of_each_kind
 from tests.recipes import compose_recipe, record
 from tests.tables.fake_commands import FakeCommands
+from tests.tables.fake_fairseq import run_table
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 START = Run("bert_start", "toy", "learned", "vanilla", 1)
@@ -50,7 +51,7 @@ def read(path):
 def work(root, table, row, fake, seed=1, **options):
     run = Run(table.name, "toy", row, "vanilla", seed)
     planned = plan_run(root / "configs", run, Devices(0))
-    status = table_command.run_table(root, [planned], RunOptions(**options), launcher=fake)
+    status = run_table(root, [planned], RunOptions(**options), launcher=fake)
     return status, run
 
 
@@ -217,7 +218,7 @@ def test_a_pretraining_of_another_experiment_is_refused_once_for_all_rows(place,
     fake = FakeCommands(place)
     runs = [Run("bert_table4", "toy", row, "vanilla", 1) for row in ("rope", "none")]
     planned = [plan_run(place / "configs", run, Devices(0)) for run in runs]
-    status = table_command.run_table(place, planned, RunOptions(), launcher=fake)
+    status = run_table(place, planned, RunOptions(), launcher=fake)
     assert (status, fake.trained) == (1, [])
     output = capsys.readouterr().out
     assert "scripts/bert_start.sh --force" in output

@@ -12,15 +12,15 @@ from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_3, TABLE_8
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner import table_command
 from fairseq_plugins.runner.run_options import RunOptions
 from tests.tables.fake_commands import FakeCommands
+from tests.tables.fake_fairseq import run_table
 
 
 def work(root, table, rows, fake, **options):
     runs = [Run(table.name, "toy", row, "vanilla", 1) for row in rows]
     planned = [plan_run(root / "configs", run, Devices(0)) for run in runs]
-    return table_command.run_table(root, planned, RunOptions(**options), launcher=fake)
+    return run_table(root, planned, RunOptions(**options), launcher=fake)
 
 
 def test_what_failed_before_it_fails_a_run_and_no_other_of_its_job(place, capsys):

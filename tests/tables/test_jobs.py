@@ -26,7 +26,7 @@ from fairseq_plugins.runner.plan import plan
 from fairseq_plugins.runner.progress import DONE, TRAINING, Progress
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.worker_pool import environments, side_by_side
-from tests.tables.fake_fairseq import FakeFairseq
+from tests.tables.fake_fairseq import FakeFairseq, run_table
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENT = EXPERIMENTS[TABLE_2.experiment]
@@ -48,7 +48,7 @@ def plan_rows(configs, devices):
 
 
 def work(root, planned, fake, count):
-    return table_command.run_table(root, planned, RunOptions(jobs=count), launcher=fake)
+    return run_table(root, planned, RunOptions(jobs=count), launcher=fake)
 
 
 def result_of(root, one):

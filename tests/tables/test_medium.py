@@ -18,11 +18,11 @@ from fairseq_plugins.records.recipe import total_batch
 from fairseq_plugins.records.results import check_result, load_result
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.report.observations import short_sample_sentences
-from fairseq_plugins.runner import table_command
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.series import part_lines
 from tests.tables.fake_commands import FakeCommands
+from tests.tables.fake_fairseq import run_table
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 TABLE = "bert_figure7"
@@ -108,7 +108,7 @@ def test_the_page_the_figure_and_the_json_have_every_part(place: Path) -> None:
     runs = [RUN, Run(TABLE, "toy", "shaw_only", "vanilla", 1)]
     fake = FakeCommands(place)
     todo = [plan_run(place / "configs", run, Devices(0)) for run in runs]
-    assert table_command.run_table(place, todo, RunOptions(), launcher=fake) == 0
+    assert run_table(place, todo, RunOptions(), launcher=fake) == 0
     assert fake.trained[:4] == [
         f"{TABLE}/toy/{RUN.name}/{name}" for name in ("part_1", "part_1_v1", "part_1_v2", "part_2")
     ]
@@ -133,7 +133,7 @@ def test_the_page_the_figure_and_the_json_have_every_part(place: Path) -> None:
     assert numbers["v1_f1"] == {"learned-vanilla": [70.0] * 3, "shaw_only-vanilla": [70.0] * 3}
 
     again = FakeCommands(place)
-    assert table_command.run_table(place, todo, RunOptions(), launcher=again) == 0
+    assert run_table(place, todo, RunOptions(), launcher=again) == 0
     assert again.trained == []
 
     lines = part_lines([result, _with(result, 1, v1_f1=80.0)], "v1_f1")

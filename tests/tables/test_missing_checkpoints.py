@@ -12,10 +12,10 @@ from fairseq_plugins.papers.bert import BERT_PROPERTIES_TABLE
 from fairseq_plugins.papers.lrpe import TABLE_3, TABLE_8
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner import table_command
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.run_state import lacks_checkpoint
 from tests.tables.fake_commands import FakeCommands
+from tests.tables.fake_fairseq import run_table
 
 PRETRAINED = "table8/toy/rope-vanilla-s1"
 TUNED = [f"table3/toy/rope-vanilla-s1/{task}-lr0.001" for task in ("Order", "Place")]
@@ -29,9 +29,7 @@ def work(
     place, table: Table, row: str, fake: FakeCommands, *, force=False, status=0, **options
 ) -> PlannedRun:
     planned = plan_one(place, table, row)
-    found = table_command.run_table(
-        place, [planned], RunOptions(force=force, **options), launcher=fake
-    )
+    found = run_table(place, [planned], RunOptions(force=force, **options), launcher=fake)
     assert found == status
     return planned
 

@@ -12,12 +12,12 @@ from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.records import results
-from fairseq_plugins.runner import interruption, preflight, slurm_queue, table_command
+from fairseq_plugins.runner import interruption, preflight, slurm_queue
 from fairseq_plugins.runner.interruption import STOP
 from fairseq_plugins.runner.journal import Journal
 from fairseq_plugins.runner.plan import plan
 from fairseq_plugins.runner.run_options import RunOptions
-from tests.tables.fake_fairseq import TRAINING_JOB, FakeFairseq, save
+from tests.tables.fake_fairseq import TRAINING_JOB, FakeFairseq, run_table, save
 
 TOY = LANGUAGE_MODEL.scales["toy"]
 
@@ -70,7 +70,7 @@ def requeued(monkeypatch):
 
 
 def work(root, one, fake, **more):
-    return table_command.run_table(root, [one], RunOptions(**more), launcher=fake)
+    return run_table(root, [one], RunOptions(**more), launcher=fake)
 
 
 def test_it_saves_goes_back_and_on(root, one, requeued):
@@ -98,9 +98,7 @@ def test_what_it_has_made_it_does_not_make_again(root, configs, requeued):
     planned = plan_rows(configs, "base", "rope")
 
     def forced(fake, job):
-        work = table_command.run_table(
-            root, planned, RunOptions(force=True, job=job), launcher=fake
-        )
+        work = run_table(root, planned, RunOptions(force=True, job=job), launcher=fake)
         assert work == 0
         return fake.trained
 
@@ -123,7 +121,7 @@ def test_a_forced_one_that_cannot_go_back_says_how_to_go_on(
 
     monkeypatch.setattr(slurm_queue, "_ask", refuse)
     options = RunOptions(force=True, job=12)
-    assert table_command.run_table(root, [one], options, Warned(root, 70)) == 1
+    assert run_table(root, [one], options, Warned(root, 70)) == 1
     said = capsys.readouterr().out
     assert "Submitting again without --force goes on from the last checkpoint.\n" in said
 

@@ -17,11 +17,11 @@ from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.experiments.training import PretrainedModel
 from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner import table_command
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.site.reading import read_evidence
 from fairseq_plugins.site.runs import script
 from tests.tables.fake_commands import FakeCommands
+from tests.tables.fake_fairseq import run_table
 
 PUBLISHED = "checkpoints/roberta-base/model.pt"
 RUN = Run("bert_table4", "toy", "shaw_only", "vanilla", 1)
@@ -38,7 +38,7 @@ def publish(place: Path, content: str = "weights", name: str = PUBLISHED) -> Pre
 def work(place: Path, start: PretrainedModel | None, run: Run = RUN) -> tuple[int, FakeCommands]:
     fake = FakeCommands(place)
     planned = plan_run(place / "configs", run, Devices(0), start)
-    status = table_command.run_table(place, [planned], RunOptions(), launcher=fake)
+    status = run_table(place, [planned], RunOptions(), launcher=fake)
     return status, fake
 
 

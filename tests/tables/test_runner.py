@@ -31,13 +31,12 @@ from fairseq_plugins.runner import (
     journal,
     preflight,
     run_state,
-    table_command,
     table_runner,
 )
 from fairseq_plugins.runner import status as run_status
 from fairseq_plugins.runner.plan import plan
 from fairseq_plugins.runner.run_options import RunOptions
-from tests.tables.fake_fairseq import TOTAL, FakeFairseq
+from tests.tables.fake_fairseq import TOTAL, FakeFairseq, run_table
 
 TOY = LANGUAGE_MODEL.scales["toy"]
 
@@ -57,7 +56,7 @@ def planned(configs):
 
 
 def work(root, planned, fake, *, force=False):
-    return table_command.run_table(root, planned, RunOptions(force=force), launcher=fake)
+    return run_table(root, planned, RunOptions(force=force), launcher=fake)
 
 
 def folder_of(root, one):

@@ -8,9 +8,9 @@ from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.papers.bert import BERT_CONTINUED_TABLE
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner import table_command
 from fairseq_plugins.runner.run_options import RunOptions
 from tests.tables.fake_commands import FakeCommands
+from tests.tables.fake_fairseq import run_table
 
 START = "bert_start/toy/learned-vanilla-s1"
 ROWS = ("rope", "shaw_only", "none")
@@ -32,7 +32,7 @@ class Slow(FakeCommands):
 def work(root, fake):
     runs = [Run(BERT_CONTINUED_TABLE.name, "toy", row, "vanilla", 1) for row in ROWS]
     planned = [plan_run(root / "configs", run, Devices(0)) for run in runs]
-    return table_command.run_table(root, planned, RunOptions(jobs=3), launcher=fake)
+    return run_table(root, planned, RunOptions(jobs=3), launcher=fake)
 
 
 def test_it_is_made_once(place, capsys):

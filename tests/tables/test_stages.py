@@ -8,9 +8,9 @@ import pytest
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
 from fairseq_plugins.records.runs import Run
-from fairseq_plugins.runner import table_command
 from fairseq_plugins.runner.run_options import RunOptions
 from tests.tables.fake_commands import FakeCommands
+from tests.tables.fake_fairseq import run_table
 
 RUN = Run("table8", "small", "rope", "linear", 1)
 NAME = "table8/small/rope-linear-s1"
@@ -26,7 +26,7 @@ def place(root: Path) -> Path:
 
 def work(root: Path, fake: FakeCommands, run: Run = RUN) -> int:
     planned = plan_run(root / "configs", run, Devices(1))
-    return table_command.run_table(root, [planned], RunOptions(), launcher=fake)
+    return run_table(root, [planned], RunOptions(), launcher=fake)
 
 
 def files(folder: Path, pattern: str) -> list[str]:

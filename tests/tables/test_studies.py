@@ -22,13 +22,12 @@ from fairseq_plugins.records.tidy import read_tidy
 from fairseq_plugins.report.differences import differences
 from fairseq_plugins.report.lines import lines_of
 from fairseq_plugins.report.render import main_tables
-from fairseq_plugins.runner import table_command
 from fairseq_plugins.runner.plan import check_study, plan, tracked
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.run_state import describe_published, split_published
 from fairseq_plugins.statistics.comparisons import gather
 from fairseq_plugins.statistics.judged import JudgedTable
-from tests.tables.fake_fairseq import FakeFairseq
+from tests.tables.fake_fairseq import FakeFairseq, run_table
 
 TOY = LANGUAGE_MODEL.scales["toy"]
 STUDY = Study("mine", ("lr_scheduler.warmup_updates=20",))
@@ -43,7 +42,7 @@ def planned(configs: Path, study: Study | None = STUDY):
 
 
 def work(root: Path, runs):
-    return table_command.run_table(root, runs, RunOptions(), launcher=FakeFairseq(root))
+    return run_table(root, runs, RunOptions(), launcher=FakeFairseq(root))
 
 
 def test_a_study_has_its_own_folder_and_says_what_differs(root, configs, capsys):
@@ -142,7 +141,7 @@ def test_what_was_refused_leaves_the_page_as_it_is(root, configs):
 def test_without_a_result_no_page_is_written(root, configs, capsys):
     broken = FakeFairseq(root, failing=["base"])
     one = planned(configs)[:1]
-    assert table_command.run_table(root, one, RunOptions(), launcher=broken) == 1
+    assert run_table(root, one, RunOptions(), launcher=broken) == 1
     said = refusal(capsys, ["table2", "--name", "nosuch", "--render"], root)
     assert (
         "`--name` must be that of a study with results, but results/table2/nosuch has none" in said
@@ -276,7 +275,7 @@ def test_what_force_began_to_replace_is_resumed_without_it(root, configs, capsys
     work(root, [one])
     other = planned(configs, Study("mine", ("lr_scheduler.warmup_updates=30",)))[:1]
     fake = FakeFairseq(root, stop_at=100)
-    table_command.run_table(root, other, RunOptions(force=True), launcher=fake)
+    run_table(root, other, RunOptions(force=True), launcher=fake)
     words = ["table2", "--name", "mine", "--scale", "toy", "--rows", "base", "--dry-run"]
     assert main([*words, "--set", "lr_scheduler.warmup_updates=30"], root) == 0
 
@@ -363,7 +362,7 @@ def test_own_data_for_a_study_of_the_recipes_is_refused(root, configs, own, caps
 def test_a_study_without_results_goes_on_by_its_name(root, configs, own, capsys):
     study = Study("mine", STUDY.overrides, own)
     fake = FakeFairseq(root, stop_at=100)
-    table_command.run_table(root, planned(configs, study)[:1], RunOptions(), launcher=fake)
+    run_table(root, planned(configs, study)[:1], RunOptions(), launcher=fake)
     assert not list((root / "results").rglob("*.json"))
     capsys.readouterr()
     assert main(NAMED, root) == 0
@@ -456,7 +455,7 @@ def test_what_was_made_here_or_changed_is_not_published(published, configs):
 def test_what_force_has_begun_to_replace_is_not_published(published, configs):
     base, rope = planned(configs, None)
     fake = FakeFairseq(published, stop_at=100)
-    table_command.run_table(published, [rope], RunOptions(force=True), launcher=fake)
+    run_table(published, [rope], RunOptions(force=True), launcher=fake)
     left, found = split_published(published, [base, rope])
     assert left == [rope] and [result["row"] for result in found] == ["base"]
 
