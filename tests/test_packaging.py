@@ -228,6 +228,20 @@ def test_workflows_call_targets_of_the_makefile():
     assert not {one for one in called if not re.search(rf"^{one}:", makefile, re.MULTILINE)}
 
 
+def test_workflows_test_and_install_on_each_python():
+    words = [one.split(" :: ") for one in PROJECT["classifiers"]]
+    pythons = [one[2] for one in words if "." in one[2]]
+    folder = ROOT / ".github" / "workflows"
+    tests, nightly = (
+        yaml.safe_load((folder / f"{name}.yml").read_text())["jobs"][name]["strategy"]["matrix"]
+        for name in ("tests", "nightly")
+    )
+    assert tests["python"] == pythons
+    installed = [one["python"] for one in nightly["include"] if one["target"] == "release-check"]
+    assert "release-check" in nightly["target"]
+    assert sorted([*nightly["python"], *installed]) == pythons
+
+
 def test_continuous_integration_runs_the_tests():
     script = ROOT / ".ci" / "run"
     assert script.stat().st_mode & 0o111
