@@ -307,6 +307,16 @@ def test_make_clean_keeps_what_took_time(tmp_path):
         assert (tmp_path / name / "file").exists(), name
 
 
+def test_the_page_on_installing_compiles_fairseq_as_the_release_check_does():
+    makefile = (ROOT / "Makefile").read_text().partition("\nrelease-check:")[2]
+    text = (ROOT / "docs" / "install.md").read_text().partition("`train` compiles fairseq.")[2]
+    bounds = re.findall(r'"(\w+<[\d.]+)"', text)
+    assert bounds == ["setuptools<81", "cython<3.1", "numpy<2"]
+    assert all(f'"{bound}' in makefile for bound in bounds)
+    command = "install --no-build-isolation fairseq-fixed"
+    assert command in text and command.replace("install", "install -q") in makefile
+
+
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="an archive has no index")
 def test_git_ignores_what_commands_write_without_output():
     """Files that git shows would mark all later results as made from a changed commit."""
