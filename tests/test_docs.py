@@ -157,6 +157,18 @@ def test_the_readme_counts_claims_as_their_page_does() -> None:
     assert ties == 8 and "eight confirmed claims are such ties" in README
 
 
+def test_the_readmes_speeds_are_those_of_the_normalizer_that_it_names() -> None:
+    assert 'linear attention with\n`normalizer="encoded"`' in README
+    found = re.findall(
+        r"(\d+) %(?: of softmax's time)? on an?\s\[[^]]*\]\((benchmarks/[^)]*)\)", README
+    )
+    assert len(found) == 2
+    for percent, path in found:
+        text = (ROOT / path).read_text(encoding="utf-8")
+        ratio = re.search(r"^\| `linear_encoded/(?:softmax|flash)@8192` \| ([\d.]+) \|", text, re.M)
+        assert ratio and round(100 * float(ratio[1])) == int(percent)
+
+
 def test_the_readmes_perplexities_are_those_of_table_2() -> None:
     lines = (ROOT / "results" / "table2" / "mini.md").read_text(encoding="utf-8").splitlines()
     rows = re.findall(r"^\| `(\w+)`.* \| ([\d.‡]+) \| ([\d.‡]+|-) \|$", README, re.M)
@@ -166,6 +178,13 @@ def test_the_readmes_perplexities_are_those_of_table_2() -> None:
         for number in numbers:
             assert number.strip("‡") in line, name
             assert number == "-" or (f"{number.strip('‡')} (1)" in line) == ("‡" in number), name
+
+
+def test_the_readme_and_the_pages_stay_short() -> None:
+    """The first is read in two minutes; all pages together in a few hours."""
+    assert len(README.split()) <= 900
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    assert sum(len(path.read_text(encoding="utf-8").split()) for path in pages) <= 30_000
 
 
 def test_each_version_of_the_changelog_fits_on_a_screen() -> None:
