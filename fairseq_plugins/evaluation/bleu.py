@@ -21,10 +21,13 @@ from fairseq_plugins.translation.moses import Moses
 # Marks of Moses' tokeniser and of subwords, which raw text hardly has.
 _PROCESSED = re.compile(rf"(^| )@-@( |$)|{SEPARATOR} ")
 _TOLERATED = 0.05  # share of raw lines that may have such marks
+# sacrebleu's tokenisers of languages without spaces between words; its default would match whole
+# sentences. Its own for Japanese needs a dictionary that is not installed.
+_TOKENISERS = {"zh": "zh", "ja": "char"}
 
 
-def score(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
-    """Compute corpus BLEU (0..100) and sacrebleu's signature.
+def score(hypotheses: Sequence[str], references: Sequence[str], language: str) -> tuple[float, str]:
+    """Compute corpus BLEU (0..100) of text in a language, and sacrebleu's signature.
 
     Raises:
         ValueError: lists of different length, no line, or tokenised references.
@@ -41,7 +44,7 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, 
         raise ValueError(
             f"reference {number} is not raw text but tokenised: {references[number - 1]!r}"
         )
-    metric = BLEU()
+    metric = BLEU(tokenize=_TOKENISERS.get(language, "13a"))
     bleu = metric.corpus_score(list(hypotheses), [list(references)]).score
     return bleu, str(metric.get_signature())
 
@@ -114,11 +117,11 @@ def read_generated(output: Path, language: str, count: int | None = None) -> lis
     return [moses.detokenise(join_pieces(line)) for line in read_lines(output, "D", count)]
 
 
-def read_pairs(output: Path, data: Path, subset: str) -> tuple[list[str], list[str]]:
-    """Read hypotheses and references; see `read_generated` and `read_references`."""
+def read_pairs(output: Path, data: Path, subset: str) -> tuple[list[str], list[str], str]:
+    """Read hypotheses, references and their language; see `read_generated`, `read_references`."""
     language = json.loads((data / "data.json").read_text())["request"]["target"]
     references = read_references(data, subset, language)
-    return read_generated(output, language, len(references)), references
+    return read_generated(output, language, len(references)), references, language
 
 
 def score_output(output: Path, data: Path, subset: str) -> dict[str, object]:
@@ -127,8 +130,8 @@ def score_output(output: Path, data: Path, subset: str) -> dict[str, object]:
     Raises:
         ValueError: see `read_references`, `read_generated`, `score` and `token_bleu`.
     """
-    hypotheses, references = read_pairs(output, data, subset)
-    bleu, signature = score(hypotheses, references)
+    hypotheses, references, language = read_pairs(output, data, subset)
+    bleu, signature = score(hypotheses, references, language)
     return {
         "bleu": round(bleu, 4),
         "token_bleu": round(token_bleu(output), 4),

@@ -30,15 +30,16 @@ def score_by_length(output: Path, data: Path, subset: str) -> dict[str, object]:
     Raises:
         ValueError: see `bleu.read_references`, `bleu.read_generated` and `bleu.score`.
     """
-    hypotheses, references = read_pairs(output, data, subset)
+    hypotheses, references, language = read_pairs(output, data, subset)
     lengths = read_source_lengths(output, len(references))
-    total, signature = score(hypotheses, references)
+    total, signature = score(hypotheses, references, language)
     buckets: dict[str, dict[str, float | int | None]] = {}
     for name in BUCKETS:
         rows = [i for i, length in enumerate(lengths) if bucket_of(length) == name]
         found = None
         if len(rows) >= LEAST:
-            found, _ = score([hypotheses[i] for i in rows], [references[i] for i in rows])
+            first, second = ([lines[i] for i in rows] for lines in (hypotheses, references))
+            found, _ = score(first, second, language)
         buckets[name] = {"bleu": None if found is None else round(found, 4), "sentences": len(rows)}
     return {"bleu": round(total, 4), "signature": signature, "buckets": buckets}
 

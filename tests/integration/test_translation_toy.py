@@ -76,7 +76,7 @@ def translator(base: Path, toy: Path) -> Translator:
 def bleu(translator: Translator, toy: Path) -> float:
     """Of raw test text against raw references."""
     found = translator.translate(read_text(toy / "raw" / f"test.{SOURCE}"))
-    return score(list(found), read_references(toy, "test", TARGET))[0]
+    return score(list(found), read_references(toy, "test", TARGET), TARGET)[0]
 
 
 def test_base_learns_the_toy_pair(translator, toy):

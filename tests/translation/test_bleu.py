@@ -11,16 +11,16 @@ TEXT = ['He said: "No, it\'s 5% of A-B."', "The cat sat on the mat & slept.", "A
 
 
 def test_score_and_signature():
-    bleu, signature = score(TEXT, TEXT)
+    bleu, signature = score(TEXT, TEXT, "en")
     assert bleu == pytest.approx(100)
     words = dict(part.split(":") for part in signature.split("|"))
     assert (words["tok"], words["case"], words["nrefs"]) == ("13a", "mixed", "1")
     assert words["version"] == sacrebleu.__version__
     worse = ["He said no.", "The cat sat on the mat.", "a Third one."]
-    found, _ = score(worse, TEXT)
+    found, _ = score(worse, TEXT, "en")
     assert found == pytest.approx(sacrebleu.corpus_bleu(worse, [TEXT]).score)
     assert 0 < found < 50
-    assert score([line.lower() for line in TEXT], TEXT)[0] < 100  # case counts
+    assert score([line.lower() for line in TEXT], TEXT, "en")[0] < 100  # case counts
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_score_and_signature():
 )
 def test_what_cannot_be_scored(hypotheses, references, message):
     with pytest.raises(ValueError, match=message):
-        score(hypotheses, references)
+        score(hypotheses, references, "en")
 
 
 def test_generated_lines_come_back_in_order_and_detokenised(tmp_path):
@@ -82,4 +82,17 @@ def test_references_are_the_raw_lines_and_nothing_else(tmp_path: Path):
 
 def test_a_line_about_such_marks_is_scored():
     lines = ["git diff: @@ -1,3 +1,4 @@", *["a plain line"] * 30]
-    assert score(lines, lines)[0] == pytest.approx(100.0)
+    assert score(lines, lines, "en")[0] == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize(
+    ("language", "reference", "hypothesis"),
+    [
+        ("zh", "他昨天在图书馆里读了一本很有意思的书。", "他昨天在图书馆里看了一本很有意思的书。"),
+        ("ja", "彼は昨日図書館で面白い本を読みました。", "彼は昨日図書館で面白い本を見ました。"),
+    ],
+)
+def test_languages_without_spaces_are_scored_by_characters(language, reference, hypothesis):
+    near, signature = score([hypothesis] * 9, [reference] * 9, language)
+    assert 50 < near < 100 and "tok:13a" not in signature
+    assert score([hypothesis] * 9, [reference] * 9, "en")[0] < 1
