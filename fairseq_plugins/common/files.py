@@ -174,8 +174,13 @@ def read_bytes(path: Path) -> bytes:
 
 
 def short_stem(path: Path) -> str:
-    """Return the start of a file's name, of at most 20 letters, digits and underscores."""
-    return re.sub(r"[^A-Za-z0-9]+", "_", path.name.partition(".")[0])[:20]
+    """Return the start of a file's name, of at most 20 letters, digits and underscores.
+
+    A name with other letters ends in its checksum: all names in another script would be the same.
+    """
+    stem = path.name.partition(".")[0]
+    short = re.sub(r"[^A-Za-z0-9]+", "_", stem)
+    return short[:20] if stem.isascii() else f"{short[:11]}_{zlib.crc32(stem.encode()):08x}"
 
 
 def missing_packed(folder: Path, names: Iterable[str]) -> list[str]:

@@ -14,6 +14,7 @@ from fairseq_plugins.common.files import (
     find_packed,
     missing_packed,
     read_bytes,
+    short_stem,
     write_json,
     write_statistics,
     write_text,
@@ -104,3 +105,10 @@ def test_what_is_no_file_stays_what_it_is_and_a_full_one_is_an_error():
     with pytest.raises(OSError, match=r"No space left.*/dev/full"):
         write_text(Path("/dev/full"), "text")
     assert Path("/dev/full").is_char_device() and Path("/dev/null").is_char_device()
+
+
+def test_short_stems_of_names_in_any_script_differ():
+    assert short_stem(Path("my own-text.v2.txt.xz")) == "my_own_text"
+    names = [short_stem(Path(f"{name}.txt")) for name in ("小说", "新闻", "roman-été", "roman-ete")]
+    assert len({*names}) == 4
+    assert all(len(name) <= 20 and name.isascii() for name in names)
