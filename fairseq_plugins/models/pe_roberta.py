@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from fairseq_plugins.attention.multihead import FairseqMultiheadAttention
-from fairseq_plugins.common.vocabulary import LABEL_DIGEST, ROBERTA_TABLE
+from fairseq_plugins.common.vocabulary import ROBERTA_TABLE
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.absolute import Learned
 from fairseq_plugins.modules.bounds import check_numbers
@@ -23,20 +23,13 @@ from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.lengths import LengthLimits
 from fairseq_plugins.modules.options import check_linear_options
 from fairseq_plugins.modules.overrides import KnownOverrides
-from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
 from fairseq_plugins.modules.seeding import SeededSampling
 from fairseq_plugins.modules.segments import SegmentEmbedding
 from fairseq_plugins.modules.span_head import SpanHead, upgrade_span_heads
 from fairseq_plugins.modules.stack import build_stack_encodings
-from fairseq_plugins.modules.training_checks import check_training
+from fairseq_plugins.modules.training_checks import check_model
 from fairseq_plugins.modules.training_state import FreshTrainingState
-from fairseq_plugins.modules.vocabulary import (
-    labels_of,
-    record_dictionary,
-    record_option,
-    vocabularies_of,
-)
 
 BERT_STD = 0.02  # initial standard deviation, as in fairseq's `init_bert_params`
 
@@ -212,13 +205,7 @@ class PERoberta(FreshTrainingState, KnownOverrides, LengthLimits, SeededSampling
             )
         if OmegaConf.is_config(args):
             OmegaConf.set_struct(args, False)  # fairseq's encoder adds keys
-        check_training(args, task)
-        vocabularies = vocabularies_of(task, [ROBERTA_TABLE])
-        labels = labels_of(task)
-        check_restored(args, vocabularies, labels)
-        record_dictionary(args, vocabularies)
-        if labels:
-            record_option(args, LABEL_DIGEST, labels)
+        check_model(args, task, [ROBERTA_TABLE])
         initial = pop_init_from(args)
         model = cls(args, PERobertaEncoder(args, task.source_dictionary))
         if initial is not None:

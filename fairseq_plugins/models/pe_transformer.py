@@ -17,10 +17,9 @@ from fairseq_plugins.modules.identity import TRANSLATION
 from fairseq_plugins.modules.lengths import LengthLimits
 from fairseq_plugins.modules.options import PositionEncodingConfig, check_linear_options
 from fairseq_plugins.modules.overrides import KnownOverrides
-from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.seeding import SeededSampling
 from fairseq_plugins.modules.stack import check_cross_encoding, stack_widths
-from fairseq_plugins.modules.training_checks import check_training
+from fairseq_plugins.modules.training_checks import check_model
 from fairseq_plugins.modules.training_state import FreshTrainingState
 from fairseq_plugins.modules.transformer_options import (
     ATTENTION_SITES,
@@ -29,7 +28,6 @@ from fairseq_plugins.modules.transformer_options import (
     options_at,
     to_transformer_config,
 )
-from fairseq_plugins.modules.vocabulary import record_dictionary, vocabularies_of
 
 _UNSUPPORTED = {"encoder_layers_to_keep": None, "decoder_layers_to_keep": None}
 _NAMES = {
@@ -98,10 +96,7 @@ class PETransformer(
             ValueError: an invalid option, or a checkpoint of another model to resume from.
         """
         check_numbers(args, TRANSLATION, _UNSUPPORTED)
-        check_training(args, task)
-        vocabularies = vocabularies_of(task, SIDE_TABLES)
-        check_restored(args, vocabularies)
-        record_dictionary(args, vocabularies)
+        check_model(args, task, SIDE_TABLES)
         config = to_transformer_config(args)
         config.sites = {site: options_at(args, site) for site in ATTENTION_SITES}
         check_common_options(args)

@@ -18,15 +18,10 @@ from fairseq_plugins.modules.identity import LM
 from fairseq_plugins.modules.lengths import LengthLimits
 from fairseq_plugins.modules.options import PositionEncodingConfig, check_linear_options
 from fairseq_plugins.modules.overrides import KnownOverrides
-from fairseq_plugins.modules.restored import check_restored
 from fairseq_plugins.modules.seeding import SeededSampling
-from fairseq_plugins.modules.training_checks import check_training
+from fairseq_plugins.modules.training_checks import check_model
 from fairseq_plugins.modules.training_state import FreshTrainingState
-from fairseq_plugins.modules.vocabulary import (
-    DictionaryConfig,
-    record_dictionary,
-    vocabularies_of,
-)
+from fairseq_plugins.modules.vocabulary import DictionaryConfig
 
 
 @dataclass
@@ -117,10 +112,7 @@ class PETransformerLM(
                 f"`tokens_per_sample` must be at most max_target_positions="
                 f"{args.max_target_positions}, but is {args.tokens_per_sample} instead."
             )
-        check_training(args, task)
-        vocabularies = vocabularies_of(task, [DECODER_TABLE])
-        check_restored(args, vocabularies)
-        record_dictionary(args, vocabularies)
+        check_model(args, task, [DECODER_TABLE])
         initial = pop_init_from(args)
         config = TransformerConfig.from_namespace(args)
         cutoffs = parse_cutoffs("adaptive_softmax_cutoff", args.adaptive_softmax_cutoff)

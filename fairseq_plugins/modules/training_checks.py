@@ -12,7 +12,14 @@ from fairseq import utils
 from fairseq_plugins.common.binarised import check_split, is_mapped
 from fairseq_plugins.common.checkpoints import option_of
 from fairseq_plugins.common.errors import OptionError
-from fairseq_plugins.modules.restored import checkpoint_options
+from fairseq_plugins.common.vocabulary import LABEL_DIGEST
+from fairseq_plugins.modules.restored import check_restored, checkpoint_options
+from fairseq_plugins.modules.vocabulary import (
+    labels_of,
+    record_dictionary,
+    record_option,
+    vocabularies_of,
+)
 
 _LARGEST = 2**31 - 1
 # fairseq option -> smallest and largest value; an option may be a list of values.
@@ -36,22 +43,28 @@ _BOUNDS: dict[str, tuple[float, float]] = {
 _HALF_PRECISION = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
 
 
-def check_training(config: Any, task: Any) -> None:
-    """Check fairseq's training options and the binarised data; a no-op in evaluation.
+def check_model(config: Any, task: Any, tables: Sequence[str]) -> None:
+    """Check a model's training and its dictionaries, and record these in its options.
 
     Args:
         config: options of the model, as fairseq passes them.
         task: fairseq's task, with its dictionaries.
+        tables: names of the token tables, source before target.
 
     Raises:
         OptionError: naming the option, its bounds and its value.
         DataError: a damaged file; the message begins with its path.
+        CheckpointError: another model or other data than the checkpoint's.
     """
-    if checkpoint_options(config) is None:
-        return
-    root = config._get_root()
-    check_options(root)
-    _check_data(root, task)
+    if checkpoint_options(config) is not None:
+        root = config._get_root()
+        check_options(root)
+        _check_data(root, task)
+    vocabularies, labels = vocabularies_of(task, tables), labels_of(task)
+    check_restored(config, vocabularies, labels)
+    record_dictionary(config, vocabularies)
+    if labels:
+        record_option(config, LABEL_DIGEST, labels)
 
 
 def check_options(config: Any) -> None:
