@@ -20,7 +20,7 @@ from fairseq_plugins.common.vocabulary import DECODER_TABLE, ROBERTA_TABLE, chec
 from fairseq_plugins.encodings import get_entry
 from fairseq_plugins.encodings.absolute import Sines
 from fairseq_plugins.encodings.hierarchical import Hierarchical
-from fairseq_plugins.modules.fitting import is_ours, require_valid_numbers, shape_of
+from fairseq_plugins.modules.fitting import is_ours, require_valid_numbers, shape_of, shortened
 from fairseq_plugins.modules.growing import grow_table
 from fairseq_plugins.modules.identity import (
     LM,
@@ -43,7 +43,6 @@ _TOKENS = {ROBERTA: ROBERTA_TABLE, LM: DECODER_TABLE}
 _INPUT = re.compile(r"(position_embedding|deeper_embeddings\.\d+)\.")
 _LAYERS = re.compile(r"layers\.\d+\.self_attn\.attention\.encoding\.")
 _OUTPUT_NORM = re.compile(r"layers\.\d+\.self_attn\.attention\.output_norm\.")
-_SHOWN = 12  # weights listed in an error message
 
 
 def pop_init_from(config: Any) -> Path | None:
@@ -130,10 +129,9 @@ def initialize_from(model: nn.Module, path: Path, config: Any, task: Any, name: 
     fit = compare(weights, saved, parts, their_parts)
     _grow_tables(model, saved, fit, options.grow_table or "copy", parts, their_parts)
     if mismatches := [*_other_options(theirs, ours), *fit.mismatches]:
-        more = len(mismatches) - _SHOWN
-        shown = mismatches[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
         raise CheckpointError(
-            f"{path} must differ only in its position encoding and attention: {'; '.join(shown)}."
+            f"{path} must differ only in its position encoding and attention: "
+            f"{shortened(mismatches)}."
         )
     model.load_state_dict({**weights, **{name: saved[name] for name in fit.loaded}, **fit.grown})
     tokens = saved.get(f"{stack}embed_tokens.weight")  # none with adaptive inputs

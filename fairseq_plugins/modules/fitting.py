@@ -34,7 +34,7 @@ from fairseq_plugins.modules.bounds import check_numbers
 from fairseq_plugins.modules.identity import LM, MODELS, ROBERTA, TRANSLATION, Options
 
 _LARGEST = 2**40  # bound of numeric options
-_SHOWN = 8  # weights listed in an error message
+_SHOWN = 12  # weights listed in an error message
 # Prefix of the layers' weights, by model and side.
 _STACKS = {
     LM: {"decoder": "decoder."},
@@ -102,9 +102,8 @@ def require_fit(path: Path, checkpoint: Mapping[str, Any]) -> None:
         if shape_of(expected, name) != shape_of(saved, name)
     ]
     if wrong:
-        more = [f"and {len(wrong) - _SHOWN} more"] if len(wrong) > _SHOWN else []
         raise CheckpointError(
-            f"{path} does not fit the model that it describes: {'; '.join(wrong[:_SHOWN] + more)}"
+            f"{path} does not fit the model that it describes: {shortened(wrong)}"
         )
 
 
@@ -222,6 +221,12 @@ def _symbols(weights: Mapping[str, Any], table: str, model: str) -> Dictionary:
     if model == ROBERTA:
         dictionary.add_symbol(MASK)
     return dictionary
+
+
+def shortened(descriptions: list[str]) -> str:
+    """Join descriptions of weights for a message, at most `_SHOWN` of them."""
+    more = len(descriptions) - _SHOWN
+    return "; ".join(descriptions[:_SHOWN] + ([f"and {more} more"] if more > 0 else []))
 
 
 def shape_of(weights: Mapping[str, Any], name: str) -> str:
