@@ -226,6 +226,18 @@ def test_a_cache_gives_tokens_back_under_softmax_alone(attention: str) -> None:
     torch.testing.assert_close(after, logits(model, input_ids=tokens)[:, 4:], atol=2e-5, rtol=0)
 
 
+def test_a_cached_prompt_is_shared_by_rows(attention: str) -> None:
+    """As transformers does for several continuations of one prompt."""
+    model, prompt = swap(make("llama"), "lrpe_type2", attention), words(1)[:, :5]
+    tokens = torch.cat([prompt.expand(2, -1), words()[:, 5:]], 1)
+    with torch.no_grad():
+        cache = model(input_ids=prompt, use_cache=True).past_key_values
+        cache.batch_repeat_interleave(3)
+        cache.batch_select_indices(torch.tensor([0, 2]))
+        after = model(input_ids=tokens[:, 5:], past_key_values=cache).logits
+    torch.testing.assert_close(after, logits(model, input_ids=tokens)[:, 5:], atol=2e-5, rtol=0)
+
+
 def test_what_nobody_would_honour_is_refused_by_name() -> None:
     model, tokens = swap(make("llama"), "rope", "linear"), words()
     seen = {"input_ids": tokens}

@@ -57,15 +57,13 @@ class StateLayer(CacheLayerMixin):
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Select rows of the batch."""
-        if self.state is not None:
-            self.state = {name: x[indices] for name, x in self.state.items()}
+        self.reorder_cache(indices)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Repeat each row of the batch."""
         if self.state is not None:
-            self.state = {
-                name: x.repeat_interleave(repeats, dim=0) for name, x in self.state.items()
-            }
+            rows = len(next(iter(self.state.values())))
+            self.reorder_cache(torch.arange(rows).repeat_interleave(repeats))
 
     def crop(self, tokens_to_remove: int) -> None:
         """Remove the last ``-tokens_to_remove`` tokens.
@@ -77,8 +75,9 @@ class StateLayer(CacheLayerMixin):
             return
         if not self.is_croppable:
             raise ValueError(
-                "`tokens_to_remove` must be 0 for a state of constant size, as with linear "
-                f"attention, but is {tokens_to_remove} instead; generate without an assistant."
+                "`tokens_to_remove` must be 0 for a state of constant size, as of linear attention "
+                f"or of an encoding of neighbouring inputs, but is {tokens_to_remove} instead; "
+                "generate without an assistant."
             )
         if tokens_to_remove > 0:
             raise ValueError(
