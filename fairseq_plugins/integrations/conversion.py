@@ -166,7 +166,8 @@ def write_checkpoint(
 def read_fairseq_state(source: Path, family: Family, vocabulary: Vocabulary) -> tuple[Any, Any]:
     """Read a ``pe_roberta`` checkpoint that a Hugging Face family can represent.
 
-    Heads of tasks that their classes do not have are dropped with a warning, and so are several.
+    Task heads that Hugging Face's classes lack are dropped with a warning; so are all heads if
+    there are several.
 
     Args:
         source: the checkpoint.
@@ -206,7 +207,7 @@ def read_fairseq_state(source: Path, family: Family, vocabulary: Vocabulary) -> 
     needed = {*(weight.ours for weight in weights.values()), TIED, *converted}
     needed |= {OUR_SEGMENT} if segments == "pairs" else set()
     reject_names(source, "lacks", needed - state.keys())
-    reject_names(source, "has no place for", state.keys() - needed)
+    reject_names(source, "must not have", state.keys() - needed)
     check_vocabulary(source, checkpoint, vocabulary)
     return ours, state
 

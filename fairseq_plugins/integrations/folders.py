@@ -98,7 +98,7 @@ def select_weights(
     left = [name for name in weights if name not in needed]
     foreign = [name for name in left if _BODY.match(name) and not _NUMBERS.fullmatch(name)]
     reject_names(path, "lacks", needed.keys() - weights.keys())
-    reject_names(path, "has no place for", foreign)
+    reject_names(path, "must not have", foreign)
     if left:
         logger.info("not converted: %s", ", ".join(sorted(left)))
     for name, shape in needed.items():

@@ -25,7 +25,7 @@ OUR_HEAD = "encoder.lm_head."
 TIED = f"{OUR_HEAD}weight"  # tied to the word embedding
 ROWS_OF_VOCABULARY = (OUR_WORDS, f"{OUR_HEAD}bias")
 
-# Their options -> ours.
+# Hugging Face's options -> ours.
 _SIZES = {
     "num_hidden_layers": "encoder_layers",
     "hidden_size": "encoder_embed_dim",
@@ -40,7 +40,7 @@ OPTIONS = {**_SIZES, **_PROBABILITIES, "layer_norm_eps": "layer_norm_eps"}
 _COUNTS = (*_SIZES, "vocab_size", "max_position_embeddings", "type_vocab_size")
 _MOST = 10**6  # bound of sizes, so that a wrong number cannot exhaust the memory
 _MOST_LAYERS = 1000
-# Required values of their other options, which have no counterpart here; None: may be absent.
+# Required values of Hugging Face's other options, which pe_roberta lacks; None: may be absent.
 FIXED: dict[str, tuple[Any, ...]] = {
     "hidden_act": ("gelu",),
     "position_embedding_type": ("absolute", None),
@@ -57,7 +57,7 @@ OUR_FIXED = {
     "untie_weights_roberta": False,
     "no_token_positional_embeddings": False,
 }
-# Their names -> our names with the weight's shape: hidden size H, feed-forward size F.
+# Hugging Face's names -> our names with the weight's shape: hidden size H, feed-forward size F.
 _LAYER = {
     "attention.self.query": ("self_attn.q_proj", "HH"),
     "attention.self.key": ("self_attn.k_proj", "HH"),
@@ -80,7 +80,7 @@ class Family:
         dense: name of the head's dense layer, without ``.weight``.
         norm: name of the head's layer norm, without ``.weight``.
         bias: name of the head's output bias.
-        classifier: names of the two layers of a classifier, in the class that has one.
+        classifier: names of the two layers of the sequence-classification head.
         segments: accepted numbers of token types.
     """
 
@@ -95,7 +95,7 @@ class Family:
 
 @dataclass(frozen=True)
 class Weight:
-    """Our name and the shape of one of their weights.
+    """Our name and the shape of one of Hugging Face's weights.
 
     H: hidden size, F: feed-forward size, V: vocabulary, P: positions, T: token types.
     """

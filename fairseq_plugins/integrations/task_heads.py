@@ -1,4 +1,4 @@
-"""Heads of tasks of ``pe_roberta`` as Hugging Face's classes have them."""
+"""Conversion of the task heads of ``pe_roberta`` to those of Hugging Face's classes."""
 
 import re
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ class TaskHead:
     """The head of a task in a Hugging Face class.
 
     Attributes:
-        architecture: the class; that of the output head if there is no such head.
-        names: our names of its weights, by theirs.
+        architecture: name of the class; that of the masked language model without a task head.
+        names: our name of each of its weights, by Hugging Face's name.
         options: entries of config.json.
     """
 
@@ -34,7 +34,7 @@ def is_of_task_head(name: str) -> bool:
 
 
 def task_head(family: Family, ours: Mapping[str, Any], state: Mapping[str, Tensor]) -> TaskHead:
-    """Return a checkpoint's only head of a task; none if it is one that their classes lack.
+    """Return a checkpoint's only task head; an empty one if Hugging Face's classes lack it.
 
     Args:
         family: family to convert to.

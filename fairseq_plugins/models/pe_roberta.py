@@ -213,7 +213,7 @@ class PERoberta(FreshTrainingState, KnownOverrides, LengthLimits, SeededSampling
         return model
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:
-        """Upgrade as fairseq does, and the heads for spans."""
+        """Upgrade as fairseq does, and match the heads for spans."""
         prefix = f"{name}." if name else ""
         register = self.register_span_head if self.args.load_checkpoint_heads else None
         upgrade_span_heads(self.span_heads, state_dict, prefix, register)

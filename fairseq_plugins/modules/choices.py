@@ -7,7 +7,7 @@ from fairseq.dataclass.constants import ChoiceEnum, StrEnumMeta
 
 
 def pickle_choices() -> None:
-    """Let pickle make the classes of choices anew, since no module has them by their name.
+    """Let pickle rebuild the classes of choices, which cannot be imported by name.
 
     Otherwise ``torch.save(model)`` fails for each model whose options come from a dataclass.
     """

@@ -130,9 +130,9 @@ def gradient_norm(gradients: Sequence[Tensor], chunk_size: int = 0) -> Tensor:
 
 
 def replace_missing_apex() -> None:
-    """Let fairseq use these where it finds no apex.
+    """Let fairseq use this optimizer and this norm if apex is not installed.
 
-    Asks for no GPU: processes that are forked after this could not use one any more.
+    CUDA is not initialised here: processes that are forked later could not use it.
     """
     if adam.get_fused_adam_class() is None:
         adam.get_fused_adam_class = lambda: FusedAdam

@@ -26,7 +26,7 @@ from fairseq_plugins.modules.transformer_options import ATTENTION_SITES, options
 
 LM, ROBERTA, TRANSLATION = "pe_transformer_lm", "pe_roberta", "pe_transformer"
 MODELS = (LM, ROBERTA, TRANSLATION)
-# fairseq's own models, which are row `base` or `learned` of these.
+# fairseq's own models -> ours, which equal them with the encoding `base` or `learned`.
 THEIR_MODELS = {"transformer_lm": LM, "roberta": ROBERTA, "transformer": TRANSLATION}
 
 _SITE_NAMES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}

@@ -62,10 +62,10 @@ class LengthLimits(BaseFairseqModel):
 
 
 def refuse_dropped_blocks() -> None:
-    """Make ``fairseq-eval-lm`` refuse a length of blocks that the model does not support.
+    """Make ``fairseq-eval-lm`` refuse blocks that are longer than the model supports.
 
-    fairseq would drop these blocks: of a learned table its default length leaves no tokens, with a
-    perplexity of 1.
+    fairseq would drop them. With a learned table and fairseq's default length no tokens would be
+    left, and the perplexity would be 1.
     """
     dataloader = LanguageModelingTask.eval_lm_dataloader
 

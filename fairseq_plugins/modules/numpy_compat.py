@@ -1,4 +1,4 @@
-"""A name that fairseq reads from NumPy and that NumPy 2 lacks."""
+"""``numpy.compat.long``, which fairseq needs and NumPy 2 lacks."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Check of ``--model-overrides``: fairseq ignores, without a word, what is no option."""
+"""Check of ``--model-overrides``, whose unknown names fairseq ignores without a message."""
 
 import ast
 import os
@@ -60,7 +60,7 @@ def check_overrides(config: Any, options: type[FairseqDataclass]) -> None:
         return
     # A section is given as a dictionary, or as the name of a component.
     known = {*(option.name for option in fields(options)), *config}
-    # Of a section without a value a configuration says that it is not in it.
+    # A section without a value is listed, but `in` is False for it.
     sections = [as_mapping(config[name]) for name in config if name in config]
     known |= {name for section in sections if isinstance(section, Mapping) for name in section}
     for name in _names(given):

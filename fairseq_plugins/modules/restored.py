@@ -33,7 +33,7 @@ from fairseq_plugins.modules.stack import THEIR_TABLE
 logger = logging.getLogger(__name__)
 
 _MOST_UPDATES = 2**40
-# With Hydra:
+# Advice for recipes, which Hydra composes.
 _BY_ROW = "recipes take the row's own unless checkpoint.finetune_from_model gives another"
 
 

@@ -138,10 +138,10 @@ def _takes_common_options(config: Any, site: str) -> bool:
 
 
 def check_common_options(config: Any) -> None:
-    """Check that some attention takes the common attention, encoding and options of that.
+    """Check that the common attention, encoding and its options apply to some attention.
 
     Raises:
-        ValueError: one is given that no attention takes.
+        ValueError: one is given, but every attention has its own.
     """
     words = config.position_encoding_options
     if words and not any(_takes_common_options(config, site) for site in ATTENTION_SITES):

@@ -72,7 +72,7 @@ def labels_of(task: Any) -> str:
     may order them differently.
     """
     labels = getattr(task, "label_dictionary", None)
-    if labels is None or task.cfg.regression_target:  # numbers have no dictionary
+    if labels is None or task.cfg.regression_target:  # regression has no classes
         return ""
     return digest(labels.symbols[labels.nspecial :])
 

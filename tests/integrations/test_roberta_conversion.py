@@ -235,7 +235,7 @@ def a_row_less(folder: Path) -> None:
         (other_architecture, "model_type must be 'bert' or 'roberta', but is 'gpt2'"),
         (other_activation, "hidden_act must be 'gelu', but is 'relu'"),
         (more_layers, "model.safetensors lacks 16 weights"),
-        (fewer_layers, "model.safetensors has no place for 16 weights"),
+        (fewer_layers, "model.safetensors must not have 16 weights"),
         (cut_weights, "model.safetensors is damaged"),
         (cut_config, "config.json is damaged"),
         (another_token, "lacks 1 tokens, first '<mask>'"),

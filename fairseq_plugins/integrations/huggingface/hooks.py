@@ -53,7 +53,7 @@ def before_model(
     positions, documents = resolve_positions(
         given.get("position_ids"), padding, seen, length, source.device, first=first
     )
-    if documents is not None:  # nothing can follow a packed row
+    if documents is not None:  # keys of a packed row are not cached
         cache, given[cache_name], given["use_cache"] = None, None, False
     recomputes = base.training and _checkpoints(base)
     at = ForwardPass(

@@ -128,7 +128,7 @@ class ForwardPass:
         length, positions = x.size(1), self.positions.expand(x.size(0), -1)
         padding = self.padding_mask
         now = {"x": x, "positions": positions}
-        # Without the tokens of a cached prompt, as with `inputs_embeds`, these alone are of no use.
+        # After a prompt given as `inputs_embeds` the tokens would not be complete.
         if tokens is not None and (kept.state is None or "tokens" in kept.state):
             now["tokens"] = tokens
         now["padding"] = torch.zeros_like(positions, dtype=torch.bool)
