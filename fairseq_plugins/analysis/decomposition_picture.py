@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.analysis.decomposition import decompose
+from fairseq_plugins.analysis.figure_files import Panel, draw_panels
 from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.encodings import build_encoding
 from fairseq_plugins.encodings.canonical import canonical_form
@@ -39,23 +40,16 @@ def relative_matrices(name: str, dim: int = DIM) -> Callable[[int], Tensor]:
 
 def draw(name: str) -> Any:
     """Draw W_s, P and Lambda(s) as heat maps; returns matplotlib's figure."""
-    from matplotlib.figure import Figure
-
     found = decompose(relative_matrices(name))
-    panels = {
+    matrices = {
         f"W at {POSITION} positions apart": found.relative_matrix(POSITION),
         "P, the same at every distance": found.basis,
         f"Lambda at {POSITION}: planes that turn": found.position_matrix(POSITION),
     }
-    figure = Figure(figsize=(9.6, 3.2), layout="constrained")
-    axes = figure.subplots(1, len(panels))
-    for axis, (title, matrix) in zip(axes, panels.items(), strict=True):
-        image = axis.imshow(matrix.numpy(), cmap="RdBu_r", vmin=-1, vmax=1)
-        axis.set_title(title, fontsize=10)
-        axis.set_xticks([])
-        axis.set_yticks([])
-    figure.colorbar(image, ax=axes, shrink=0.8)
-    return figure
+    panels = [
+        Panel(title, matrix, dark=False, limits=(-1.0, 1.0)) for title, matrix in matrices.items()
+    ]
+    return draw_panels(panels, size=(3.2, 3.0))
 
 
 def main(name: str = "lrpe_type2", stem: str = "docs/pictures/decomposition") -> None:
