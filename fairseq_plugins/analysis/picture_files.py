@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fairseq_plugins.analysis.figure_files import add_scale, grey_limits, round_digits
 from fairseq_plugins.analysis.picture import EncodingPicture, Panel
-from fairseq_plugins.common.files import with_ending, write_json, write_text
+from fairseq_plugins.common.files import with_ending, write_json
 from fairseq_plugins.common.pictures import save_picture
 from fairseq_plugins.encodings import get_entry
 from fairseq_plugins.encodings.canonical import Primitive
@@ -270,11 +270,6 @@ def page(pictures: Sequence[EncodingPicture], command: str) -> str:
             f"```\n{form}\n```",
         ]
     return "\n\n".join(parts) + "\n"
-
-
-def write_page(pictures: Sequence[EncodingPicture], folder: Path, command: str) -> None:
-    """Write the page as README.md of the folder."""
-    write_text(folder / "README.md", page(pictures, command))
 
 
 _EXPLAINED = (

@@ -108,6 +108,11 @@ def _trained(state: dict[str, Any]) -> str:
     return ", ".join(filter(None, (*words, f"seed {cfg['common']['seed']}")))
 
 
+def typed(args: argparse.Namespace) -> str:
+    """Return the typed command, for pages that record it."""
+    return f"fairseq-pe analyse {shlex.join(portable(args.command_line))}"
+
+
 def write_analysis(
     figure: "RenderedFigure", stem: Path, args: argparse.Namespace, *, title: str, caption: str
 ) -> None:
@@ -119,6 +124,5 @@ def write_analysis(
         save_for_print(figure.picture, stem)
         print(f"written: {from_root(stem)}")
         return
-    command = f"fairseq-pe analyse {shlex.join(portable(args.command_line))}"
-    write_figure(figure, stem, title=title, caption=caption, command=command)
+    write_figure(figure, stem, title=title, caption=caption, command=typed(args))
     print(f"written: {from_root(stem)}.png, .svg, .json and .md")

@@ -1,10 +1,9 @@
 """`fairseq-pe analyse awareness ENCODING`: position awareness of an encoding's vectors."""
 
 import argparse
-import shlex
 from typing import Any
 
-from fairseq_plugins.cli.analysis_options import PICTURE, folder_or_picture, is_picture
+from fairseq_plugins.cli.analysis_options import PICTURE, folder_or_picture, is_picture, typed
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.option_types import numbers, parse_seed
 from fairseq_plugins.common.pictures import save_for_print
@@ -62,19 +61,6 @@ def _run(args: argparse.Namespace) -> None:
     if as_picture:
         save_for_print(awareness_files.draw(seen, *args.lengths), args.output)
     elif args.output is not None:
-        awareness_files.write(seen, args.output, _typed(args))
+        awareness_files.write(seen, args.output, typed(args))
     if args.output is not None:
         print(f"written: {args.output}")
-
-
-def _typed(args: argparse.Namespace) -> str:
-    """Return the command with the options that are not the default ones."""
-    words = ["fairseq-pe", "analyse", "awareness", *args.encoding]
-    for option, value, default in (
-        ("--options", args.options, ""),
-        ("--width", args.width, None),
-        ("--lengths", ",".join(map(str, args.lengths)), LENGTHS),
-        ("--seed", args.seed, 1),
-    ):
-        words += [option, str(value)] if value != default else []
-    return shlex.join([*words, "--output", args.output.as_posix()])

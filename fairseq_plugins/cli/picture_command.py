@@ -12,8 +12,10 @@ from fairseq_plugins.cli.analysis_options import (
     folder_or_picture,
     is_picture,
     label_of,
+    typed,
 )
 from fairseq_plugins.common.errors import OptionError, checkpoint_given_by
+from fairseq_plugins.common.files import write_text
 from fairseq_plugins.common.option_types import number, parse_seed
 from fairseq_plugins.common.pictures import save_for_print
 
@@ -90,10 +92,7 @@ def _run(args: argparse.Namespace) -> None:
     if is_picture(args.output):
         save_for_print(picture_files.draw_together(all_seen), args.output)
     elif args.all:
-        command = f"fairseq-pe analyse picture --all --output {args.output}"
-        command += f" --length {length}" if length != picture.LENGTH else ""
-        command += f" --seed {args.seed}" if args.seed != 1 else ""
-        picture_files.write_page(all_seen, args.output, command)
+        write_text(args.output / "README.md", picture_files.page(all_seen, typed(args)))
     elif len(all_seen) > 1:
         picture_files.write_side_by_side(all_seen, args.output)
     print(f"written: {args.output}")
