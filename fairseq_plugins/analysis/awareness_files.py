@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from torch import Tensor
@@ -101,6 +102,21 @@ HEADER = (
     "between centres",
 )
 
+LEGEND = (
+    "*Forward-aware*: at one distance to the start, a slice of the features is equal in "
+    "sequences of every length and differs between positions; *backward-aware*: the same from "
+    "the end. A slice that is equal but does not differ is listed and makes nothing aware.",
+    "*3.1 misses*: how far P(b) is from one function of P(a) for all lengths, counted from the "
+    "start (Property 3.1): the largest difference of the slice at any b between lengths that "
+    "agree at some a. *3.2 misses*: the same from the end (Property 3.2).",
+    "*Sum formula misses*: the residual of one formula for P(x+y) in products of features of "
+    "P(x) and P(y) for all lengths (Eq. 15, Appendix E), as a share of the vectors.",
+    "*Between centres*: for an encoding inside the attention, how much a key's score differs "
+    "between queries (Corollary 3.5), as a share of the largest score; above 0, the encoding "
+    "gives neither a sequence's start nor its end.",
+    "A dash: there is no slice. Learned vectors have their initial values.",
+)
+
 
 def table_rows(measured: Sequence[MeasuredEncoding]) -> list[list[str]]:
     """Make a table row for each encoding, with the columns of `HEADER`."""
@@ -121,8 +137,9 @@ def _gap(value: float | None, digits: int) -> str:
 
 
 def as_text(measured: Sequence[MeasuredEncoding]) -> str:
-    """Format the measures for a terminal."""
-    return columns([list(HEADER), *table_rows(measured)], left=5)
+    """Format the measures for a terminal, with a legend."""
+    legend = (fill(text.replace("*", ""), 100) for text in LEGEND)
+    return "\n".join([columns([list(HEADER), *table_rows(measured)], left=5), "", *legend])
 
 
 def write(measured: Sequence[MeasuredEncoding], folder: Path, command: str) -> None:
@@ -191,20 +208,6 @@ def page(
         "Measures of untrained position vectors (dual positional encoding, Definitions 3.1 and "
         f"3.2), compared between lengths {MEASURED[0]} and {MEASURED[-1]}."
     )
-    legend = (
-        "*Forward-aware*: at one distance to the start, a slice of the features is equal in "
-        "sequences of every length and differs between positions; *backward-aware*: the same from "
-        "the end. A slice that is equal but does not differ is listed and makes nothing aware.",
-        "*3.1 misses*: how far P(b) is from one function of P(a) for all lengths, counted from the "
-        "start (Property 3.1): the largest difference of the slice at any b between lengths that "
-        "agree at some a. *3.2 misses*: the same from the end (Property 3.2).",
-        "*Sum formula misses*: the residual of one formula for P(x+y) in products of features of "
-        "P(x) and P(y) for all lengths (Eq. 15, Appendix E), as a share of the vectors.",
-        "*Between centres*: for an encoding inside the attention, how much a key's score differs "
-        "between queries (Corollary 3.5), as a share of the largest score; above 0, the encoding "
-        "gives neither a sequence's start nor its end.",
-        "A dash: there is no slice. Learned vectors have their initial values.",
-    )
     sections = []
     if {one.name for one in measured}.issuperset(PAPER):
         sections.append(Section("What the paper found", [_against_the_paper(measured)]))
@@ -221,7 +224,7 @@ def page(
         f"{svg}The numbers are in [awareness.json](awareness.json). Made by `{command}`.",
         *figure_site_link(folder / "awareness"),
     )
-    result = [markdown_table(HEADER, table_rows(measured), left=5), bullets(legend)]
+    result = [markdown_table(HEADER, table_rows(measured), left=5), bullets(LEGEND)]
     title = "Do position vectors encode the start and the end?"
     return Page(title, caption, result, [*sections, origin])
 
