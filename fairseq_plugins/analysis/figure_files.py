@@ -225,7 +225,9 @@ def draw_lines(
     *,
     rule: float | None = None,
 ) -> Any:
-    """Draw panels of lines, with a legend beside each; equal neighbours share the right one's.
+    """Draw panels of lines, each with a legend at its right.
+
+    Neighbouring panels with lines of the same names share the last one's legend.
 
     Args:
         panels: title, x label, y label, and the points of each line by name.

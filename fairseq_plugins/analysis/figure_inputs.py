@@ -60,7 +60,7 @@ class FigureInput:
         return None if (rows == rows[0]).all() else rows
 
     def absolute_kind(self) -> str:
-        """Return the kind of the absolute vectors, as `LEARNED`; "" for others or none."""
+        """Return the kind of the absolute vectors, such as `LEARNED`; "" for others or none."""
         parts = self.inputs.parts if self.inputs is not None else ()
         kinds = (kind for part in parts for cls, kind in _KINDS.items() if isinstance(part, cls))
         return next(kinds, "")
@@ -71,7 +71,7 @@ class FigureInput:
         return None if part is None else part.key_vectors(torch.empty(())).detach().double().cpu()
 
     def relative_kind(self) -> str:
-        """Return the kind of the relative vectors, as `LEARNED`; "" for none."""
+        """Return the kind of the relative vectors, such as `LEARNED`; "" for none."""
         part = self._relative_keys()
         if part is None:
             return ""

@@ -1,4 +1,4 @@
-"""Trained models with the stack that reads sentences; for a translation model, the encoder.
+"""Trained models and the stack of layers that is analysed; for a translation model, the encoder.
 
 Shapes: B batch, T positions, C features.
 """

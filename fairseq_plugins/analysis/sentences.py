@@ -32,7 +32,10 @@ def summarise(statement: str, found: Mapping[str, tuple[bool, str]]) -> str:
 def summarise_values(
     statement: str, values: Mapping[str, float], holds: Callable[[float], bool], form: str = ".3g"
 ) -> str:
-    """List the names whose values meet a statement; the larger side, above `NAMED`, as a range."""
+    """List the names for which a statement holds and the others, each with its value.
+
+    More than `NAMED` names become a range of values if they are more than on the other side.
+    """
     so = {name: value for name, value in values.items() if holds(value)}
     others = {name: value for name, value in values.items() if name not in so}
     parts = []

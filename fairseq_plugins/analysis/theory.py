@@ -1,4 +1,4 @@
-"""Claims of papers that are mathematics: each is decided by a computation, without any model."""
+"""Mathematical claims of the papers, each decided by a computation without a trained model."""
 
 import functools
 from collections.abc import Callable, Mapping

@@ -67,7 +67,7 @@ class Facts:
         refusals: by reason, the attentions and directions that do not support the encoding.
         parameters: number of learned parameters at ``SIZE``, shared ones counted once.
         parameters_per_layer: number of those that each layer has for itself.
-        position_facts: properties of its use of positions.
+        position_facts: how the encoding uses positions.
         is_stochastic: whether it has random values.
         feature_map: that of linear attention if the definition prescribes one, or None.
         replaces_absolute: whether it replaces the framework's absolute embedding.

@@ -33,7 +33,7 @@ def get_parser() -> argparse.ArgumentParser:
     """Build the parser with a subcommand for each module of `COMMANDS`."""
     parser = Parser(
         prog="fairseq-pe analyse",
-        description="What an encoding, or a model trained with it, does with positions.",
+        description="Measure and draw position encodings, trained models and results.",
     )
     choices = parser.add_subparsers(dest="command", required=True)
     for module in COMMANDS:

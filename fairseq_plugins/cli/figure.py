@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 SCALE = "mini"
 NUMBERS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 11)
 OF_RESULTS = 5
-OF_OFFSETS = 6  # all that an encoding has
+OF_OFFSETS = 6  # always shows all offsets of an encoding
 
 
 def number(word: str) -> int:
-    """Look up the function of a figure that this command makes."""
+    """Parse the number of a figure that this command makes."""
     if word == "7":
         raise argparse.ArgumentTypeError("7 is trained: `fairseq-pe table bert_figure7` makes it")
     return int(word)
@@ -45,9 +45,10 @@ def register(commands: Any) -> None:
         "figure",
         help="a figure of the BERT paper: PNG, SVG, its numbers as JSON, and a page",
         description="A figure of 'On Position Embeddings in BERT'. 1, 3 and 6 need no training; 5 "
-        "is of results; the others are of checkpoints, one's own or those of the tables. 2 and 11 "
-        "are the same for few or many of these, 8 is of one training on its way, 10 has Table 7 "
-        "with it. Figure 7 is trained: `fairseq-pe table bert_figure7` makes it.",
+        "needs results of the tables; the others need checkpoints: your own (--checkpoint) or the "
+        "tables' (--scale). 2 and 11 differ only in the models that --scale chooses, 8 compares "
+        "checkpoints of one training, and 10 includes Table 7. Figure 7 needs a training of its "
+        "own: `fairseq-pe table bert_figure7`.",
     )
     add = command.add_argument
     known = ", ".join(map(str, NUMBERS))

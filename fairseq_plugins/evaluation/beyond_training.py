@@ -59,7 +59,7 @@ def measure(options: EvaluationOptions, factors: Sequence[int], tokens: int) -> 
                 trained = load(options, length)
             if length > (longest := trained.model.max_positions()):
                 raise NoNumberError(f"{trained.encoding} has no meaning beyond position {longest}")
-            # The result of a length does not depend on the others, with random encodings too.
+            # Seeded here, so that random encodings make no result depend on the other lengths.
             utils.set_torch_seed(options.seed)
             found = split.measure(trained.model, length, base // BLOCKS)
             lines[f"{factor}x"] = {"length": length, **found}

@@ -24,7 +24,7 @@ def get_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     text = "print one line of JSON with the metrics"
     _add_options(commands.add_parser("evaluate", help=text, description=text), "valid")
-    text = "write the predictions for a test set as GLUE's server takes them"
+    text = "write the predictions for a test set in the format of GLUE's server"
     predict = commands.add_parser("predict", help=text, description=text)
     _add_options(predict, "test")
     predict.add_argument("--output", type=Path, required=True, metavar="FILE", help="as CoLA.tsv")

@@ -263,7 +263,7 @@ def _cut_split(
 @torch.no_grad()
 def _score(options: EvaluationOptions, model: Any, samples: Samples) -> Score:
     bits, predicted, tokens = 0.0, 0, 0
-    # The result of a length does not depend on the others, with random encodings too.
+    # Seeded here, so that random encodings make no result depend on the other lengths.
     utils.set_torch_seed(options.seed)
     batches = samples.batches(options.batch_size)
     for batch in track(batches, "evaluating", unit="batches", lasting=False):
