@@ -243,15 +243,20 @@ def _cell(claim: Claim, verdict: Verdict | None) -> str:
         return verdict.word
     sure = interval_text(verdict.estimate, verdict)
     brackets = f" ({sure})" if sure != DASH else ", without an interval"
-    if verdict.enough:
-        brackets += f"; {verdict.enough} seeds would decide"
-    if smaller_than_printed(claim, verdict):
-        brackets += "; smaller than the paper's"
-    if tie := tie_text(verdict):
-        brackets += f"; {tie}"
-    if held := held_text(verdict):
-        brackets += f"; with similarity held constant {held}"
-    return f"**{verdict.word}** {effect_text(verdict.estimate, verdict)}{brackets}"
+    effect = f"**{verdict.word}** {effect_text(verdict.estimate, verdict)}{brackets}"
+    return "; ".join([effect, *remarks(claim, verdict)])
+
+
+def remarks(claim: Claim, verdict: Verdict) -> list[str]:
+    """List remarks on a verdict, in the words of the legend."""
+    held = held_text(verdict)
+    found = (
+        f"{verdict.enough} seeds would decide" if verdict.enough else "",
+        "smaller than the paper's" if smaller_than_printed(claim, verdict) else "",
+        tie_text(verdict),
+        f"with similarity held constant {held}" if held else "",
+    )
+    return [*filter(None, found)]
 
 
 def _missing(claims: Sequence[Claim], verdicts: Verdicts) -> list[str]:

@@ -10,16 +10,15 @@ from fairseq_plugins.papers.claims import Claim, Comparison, Computed, Correlati
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.report.claims_page import (
     effect_text,
-    held_text,
     interval_text,
     printed_text,
-    tie_text,
+    remarks,
 )
 from fairseq_plugins.report.differences import probability
 from fairseq_plugins.site.runs import table_command, typed
 from fairseq_plugins.site.speed import timing_command
 from fairseq_plugins.site.tables import cell_page
-from fairseq_plugins.statistics.claims import Bar, bar_of, best_verdicts, smaller_than_printed
+from fairseq_plugins.statistics.claims import Bar, bar_of, best_verdicts
 from fairseq_plugins.statistics.comparisons import rows_of
 from fairseq_plugins.statistics.inference import Estimate
 from fairseq_plugins.statistics.table_results import RERUN, Evidence
@@ -137,7 +136,8 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
     if verdict.found:
         return f"Computed: {verdict.found}."
     if estimate is None:
-        return f"{verdict.word.capitalize()}: {verdict.missing or 'no results yet'}."
+        why = verdict.missing or "no results yet"
+        return f"{verdict.word.capitalize()}: {why.removesuffix('.')}."
     if estimate.low is None:
         why = verdict.missing or "no row has several seeds, so it cannot be tested"
         return f"The effect is {effect_text(estimate, verdict)}, but {why}."
@@ -151,29 +151,20 @@ def _sentence(claim: Claim, verdict: Verdict) -> str:
         over = "over the rows"
     if isinstance(claim.evidence, Speed):
         over = "over the types"
-    tie = tie_text(verdict)
     where = {
         Word.CONFIRMED: "all of it agrees with the claim",
         Word.CONTRADICTED: "all of it contradicts the claim",
-        Word.UNDECIDED: f"it is {tie}"
-        if tie
+        Word.UNDECIDED: "it is not significant"
+        if estimate.is_tie_by_correction
         else "it includes the threshold, so the effect may be due to chance",
     }[verdict.word]
-    if verdict.enough:
-        where += f"; {verdict.enough} seeds would decide if effect and deviation stay as measured"
-    if smaller_than_printed(claim, verdict):
-        where += "; it excludes an effect as large as the paper's"
-    if tie and verdict.word != Word.UNDECIDED:
-        where += f"; it is {tie}"
-    if held := held_text(verdict):
-        where += f"; with similarity to the published model held constant, the effect is {held}"
-    if verdict.missing:
-        where += f"; without {verdict.missing}"
     sure = interval_text(estimate, verdict)
-    return (
+    effect = (
         f"The effect is {effect_text(estimate, verdict)}, with a 95 % interval from {sure} "
-        f"{over}: {where}."
+        f"{over}: {where}"
     )
+    missing = [f"without {verdict.missing}"] if verdict.missing else []
+    return "; ".join([effect, *remarks(claim, verdict), *missing]) + "."
 
 
 def _command(claim: Claim, scale: str, numbers: Sequence[Cell]) -> str:
