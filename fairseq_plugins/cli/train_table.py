@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     parser = table_options.get_paper_parser() if name == PAPER else table_options.get_parser(name)
     args = parser.parse_args(given)
     try:
-        _check_options(args, is_paper=name == PAPER)
+        _check_options(args, root, is_paper=name == PAPER)
         return _make(root, name, args)
     except (OptionError, DataError) as error:
         parser.error(str(error))
@@ -99,7 +99,7 @@ def _make(root: Path, name: str, args: argparse.Namespace) -> int:
     return table_command.make(root, SCRIPTS[name], args)
 
 
-def _check_options(args: argparse.Namespace, *, is_paper: bool) -> None:
+def _check_options(args: argparse.Namespace, root: Path, *, is_paper: bool) -> None:
     """Check options that exclude each other, and set the folders that the options name.
 
     Raises OptionError naming the option.
@@ -128,5 +128,9 @@ def _check_options(args: argparse.Namespace, *, is_paper: bool) -> None:
                 f"which writes to {own}, but are {root_folder('results')}."
             )
         set_folder("results", own)
+        checkpoints = root_folder("checkpoints")
+        start = checkpoints / "start" / "model.pt"  # prepared and not trained, so not below local
+        if args.scale == "published" and args.start is None and (root / start).is_file():
+            args.start = start
         # The checkpoints may be on another disk.
-        set_folder("checkpoints", root_folder("checkpoints") / LOCAL)
+        set_folder("checkpoints", checkpoints / LOCAL)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fairseq_plugins.cli.train_table import main
-from fairseq_plugins.common.root import from_root
+from fairseq_plugins.common.root import FOLDER_VARIABLES, from_root
 from fairseq_plugins.data.measure import sha256
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import plan_run
@@ -147,6 +147,17 @@ def test_a_damaged_start_is_said_once(tmp_path, capsys):
     said = capsys.readouterr().err
     assert stopped.value.code == 2 and "`--start` must be" in said
     assert said.count(str(bad)) == 1
+
+
+def test_rerun_reads_the_start_where_it_was_prepared(place: Path, monkeypatch, capsys) -> None:
+    for variable in FOLDER_VARIABLES.values():
+        monkeypatch.setenv(variable, "")  # so that what the command sets is undone
+    publish(place, "no checkpoint", "checkpoints/start/model.pt")
+    words = ["bert_table4", "--scale", "published", "--rows", "learned", "--rerun", "--dry-run"]
+    with pytest.raises(SystemExit) as stopped:
+        main(words, place)
+    assert stopped.value.code == 2
+    assert "checkpoints/start/model.pt" in capsys.readouterr().err
 
 
 def test_pairs_have_the_form_of_the_published_model(place: Path) -> None:
