@@ -131,11 +131,11 @@ def _bleu_of_type_2_minus_rope() -> str:
     return f"{one.effect:+.2f} ({one.low:+.2f} to {one.high:+.2f}): undecided"
 
 
-@pytest.mark.parametrize("path", ["README.md", "docs/reproducing.md"])
-def test_the_first_table_is_trained_and_not_shown(path: str) -> None:
-    """A clone has the results of this command, so without --rerun it would train nothing."""
+@pytest.mark.parametrize("path", ["README.md", "docs/reproducing.md", "docs/published.md"])
+def test_tables_are_trained_and_not_shown(path: str) -> None:
+    """A clone has the results of these commands, so without --rerun they would train nothing."""
     text = (ROOT / path).read_text(encoding="utf-8")
-    found = re.findall(r"^scripts/table2.sh --scale mini (.*)$", text, re.M)
+    found = re.findall(r"^scripts/\w*table\d.sh --scale (?:mini|published) (.*)$", text, re.M)
     assert found and all(words.endswith("--rerun") for words in found)
 
 
