@@ -95,8 +95,9 @@ class SoftmaxAttention(Attention):
         k, k_positions = call.state["k"], call.state["k_positions"]
         attn_mask = attention_mask(call.attn_mask, call.q, k)
         # Not expanded to the batch, so that biases are computed once if all rows agree.
-        state = {**self._remember(call.state), "k_positions": k_positions}
-        call = call._replace(state=state, attn_mask=attn_mask)
+        state = self._remember(call.state)
+        state["k_positions"] = k_positions
+        call = Call(call.q, call.q_positions, state, self.causal, call.shared, attn_mask)
         by_pairs = attn_mask is None and not need_weights and self._takes_pairs(call.q, k)
         if by_pairs and (output := self._read_by_pairs(call)) is not None:
             return output, None
@@ -116,7 +117,7 @@ class SoftmaxAttention(Attention):
         new = self._remember(call.state)
         state = append_state(state, new) if state else new
         with_end_of(state["k_positions"], call.q_positions)
-        return self._read(call._replace(state=state))[0], state
+        return self._read(Call(call.q, call.q_positions, state, True, call.shared))[0], state
 
     def _remember(self, keys: State) -> State:
         k, v = without_padding(keys, keys["k"], keys["v"])
@@ -128,7 +129,9 @@ class SoftmaxAttention(Attention):
         }
         if "relative_logits" in self.hooks and "transform_key" in self.hooks:
             state["content_k"] = k
-        return {**keys, **state}
+        if "key_padding_mask" in keys:
+            state["key_padding_mask"] = keys["key_padding_mask"]
+        return state
 
     def _attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         check_dtypes(q=call.q, v=call.state["v"])
@@ -267,6 +270,7 @@ class SoftmaxAttention(Attention):
 
     def _bias(self, call: Call) -> Tensor | None:
         """Return the sum of biases (B or 1, H, T, S), or None; shared ones once per pass."""
-        if not self._biases:
+        biases = self._biases
+        if not biases:
             return None
-        return sum_of_terms(self._biases, "attn_bias", *call.positions, shared=call.shared)
+        return sum_of_terms(biases, "attn_bias", *call.positions, shared=call.shared)
