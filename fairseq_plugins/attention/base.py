@@ -83,6 +83,10 @@ class Attention(nn.Module):
         self._sized = ("q", "k", "v") if encoded_values else ("q", "k")
         # Indices instead of the parts, because a replica of the model has other parts.
         self._drawn = indices_where(self.parts, lambda part: isinstance(part, Stochastic))
+        self._with_hook = {
+            hook: [i for i, part in enumerate(self.parts) if hook in part.hooks]
+            for hook in self.hooks
+        }
         self.reads_projections = any(map(reads_projections, self.parts))
 
     @property
@@ -142,9 +146,10 @@ class Attention(nn.Module):
 
     def _parts_with(self, hook: str) -> list[PositionEncoding]:
         """Return the parts of the encoding that override a hook."""
-        if self.encoding is None or hook not in self.hooks:
+        if hook not in self.hooks:
             return []
-        return self.encoding.parts_with(hook)
+        parts = self.parts
+        return [parts[i] for i in self._with_hook[hook]]
 
     def _encoded(self, hook: str, x: Tensor, positions: Tensor) -> Tensor:
         """Apply a hook that transforms vectors (B, H, T, D), if the encoding has it.

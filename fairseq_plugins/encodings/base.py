@@ -33,7 +33,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -132,13 +132,11 @@ class PositionEncoding(nn.Module):
     causal_refusal: str | None = None
     bidirectional_refusal: str | None = None
     embed_window: int = 1
-    _hooks: ClassVar[frozenset[str]]  # computed once, since every pass asks for them
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         # By default for every such class: decaying sums would silently omit later keys.
         super().__init_subclass__(**kwargs)
-        cls._hooks = overridden_hooks(cls)
-        if "log_decay" in cls._hooks and cls.bidirectional_refusal is None:
+        if "log_decay" in overridden_hooks(cls) and cls.bidirectional_refusal is None:
             cls.bidirectional_refusal = _DECAY_REFUSAL
 
     def __init__(self, context: EncodingContext) -> None:
@@ -149,7 +147,7 @@ class PositionEncoding(nn.Module):
     @property
     def hooks(self) -> frozenset[str]:
         """The names of the hooks that this encoding overrides."""
-        return self._hooks
+        return overridden_hooks(type(self))
 
     @property
     def parts(self) -> tuple["PositionEncoding", ...]:

@@ -77,6 +77,11 @@ class Compose(PositionEncoding):
             raise ValueError(f"`encodings` must agree on (num_heads, head_dim), but have {shapes}.")
         self.encodings = nn.ModuleList(encodings)
         self.label = "+".join(e.label for e in encodings)
+        # Computed once, since every pass asks which parts override a hook.
+        self._with_hook = {
+            hook: [i for i, part in enumerate(self.parts) if hook in part.hooks]
+            for hook in ALL_HOOKS
+        }
         self.causal_refusal = next(filter(None, (e.causal_refusal for e in encodings)), None)
         refusals = (e.bidirectional_refusal for e in encodings)
         self.bidirectional_refusal = next(filter(None, refusals), None)
@@ -114,12 +119,16 @@ class Compose(PositionEncoding):
     @property
     def hooks(self) -> frozenset[str]:
         """The union of the parts' hooks."""
-        return frozenset[str]().union(*(part.hooks for part in self.parts))
+        return frozenset(hook for hook, parts in self._with_hook.items() if parts)
 
     @property
     def parts(self) -> tuple[PositionEncoding, ...]:
         encodings = (e for e in self.encodings if isinstance(e, PositionEncoding))
         return tuple(part for encoding in encodings for part in encoding.parts)
+
+    def parts_with(self, hook: str) -> list[PositionEncoding]:
+        parts = self.parts
+        return [parts[i] for i in self._with_hook[hook]]
 
     def begin_pass(self) -> None:
         """Draw new positions in training if a part samples positions and has not drawn them yet."""
