@@ -10,9 +10,12 @@ import pytest
 
 from fairseq_plugins.cli import results as results_command
 from fairseq_plugins.cli.train_table import main
-from fairseq_plugins.common.root import FOLDER_VARIABLES
+from fairseq_plugins.common.root import FOLDER_VARIABLES, ROOT, configs_folder
+from fairseq_plugins.experiments import EXPERIMENTS
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
+from fairseq_plugins.experiments.training import PretrainedModel, default_checkpoint
+from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_3
 from fairseq_plugins.papers.tables import of_study
 from fairseq_plugins.records import results
@@ -442,6 +445,23 @@ def test_published_results_are_shown_and_not_made_again(published, configs, caps
     said = capsys.readouterr().out
     assert describe_published(found, 2) in said and "--rerun trains them here" in said
     assert "skipped" not in said and "90.51" in said
+
+
+@pytest.mark.parametrize("weights", ["", "of another model"])
+def test_results_of_a_start_that_is_not_here_are_published(weights):
+    """This repository's own; those of another start are not."""
+    scale = EXPERIMENTS["squad"].scales["published"]
+    runs, _ = plan(
+        configs_folder(ROOT),
+        TABLES["bert_table4"],
+        scale,
+        Devices(1),
+        rows=["none"],
+        seeds=[1],
+        start=PretrainedModel(default_checkpoint(), weights),
+    )
+    left, found = split_published(ROOT, runs)
+    assert (len(left), len(found)) == ((1, 0) if weights else (0, 1))
 
 
 def test_what_was_made_here_or_changed_is_not_published(published, configs):
