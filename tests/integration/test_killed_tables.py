@@ -63,7 +63,7 @@ def metrics(root: Path, table: str) -> dict[str, Mapping[str, Any]]:
 def test_killed_at_random_moments(name: str, tmp_path: Path) -> None:
     family = FAMILIES[name]
     root = toy.make_repository(tmp_path, dict.fromkeys(family.scales, BRIEF), family.data)
-    words = ("fairseq_plugins.cli.train_table", family.table, "--scale", "toy",
+    words = ("fairseq_plugins", "table", family.table, "--scale", "toy",
              "--rows", "lrpe_type2", "--attention", family.attention)  # fmt: skip
     begun = time.monotonic()
     toy.run(root, *words)

@@ -19,7 +19,7 @@ BRIEF = {
     "checkpoint": {"save_interval_updates": 10},
 }
 TIMED = {"train_seconds", "tokens_per_second"}
-WORDS = ("fairseq_plugins.cli.train_table", "table2", "--scale", "toy", "--rows",
+WORDS = ("fairseq_plugins", "table", "table2", "--scale", "toy", "--rows",
          "rope,lrpe_type2,none", "--attention", "linear", "--jobs")  # fmt: skip
 
 

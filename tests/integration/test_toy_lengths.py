@@ -14,7 +14,7 @@ BRIEF = {
     "lr_scheduler": {"warmup_updates": 5},
     "checkpoint": {"save_interval_updates": 15},
 }
-REPRODUCE = "fairseq_plugins.cli.train_table"
+TABLE = ("fairseq_plugins", "table")
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +34,10 @@ def metrics(root: Path, table: str, name: str) -> dict[str, Any]:
 @pytest.mark.timeout(900)
 def test_trained_rows_are_measured_beyond_their_length(root: Path) -> None:
     words = ("--scale", "toy", "--attention", "vanilla")
-    run(root, REPRODUCE, "table2", *words, "--rows", "rope,learned")
+    run(root, *TABLE, "table2", *words, "--rows", "rope,learned")
     before = (root / "checkpoints/table2/toy/rope-vanilla-s1/train.log").read_bytes()
     # Without --rows: what is trained, and other lengths of its table, and no more.
-    output = run(root, REPRODUCE, "extrapolation", *words, "--lengths", "1x,2x")
+    output = run(root, *TABLE, "extrapolation", *words, "--lengths", "1x,2x")
     assert "Not trained yet, and left out unless named in --rows" in output
     assert (root / "checkpoints/table2/toy/rope-vanilla-s1/train.log").read_bytes() == before
     made = {path.name for path in (root / "results/extrapolation/toy").glob("*.json")}
@@ -50,13 +50,13 @@ def test_trained_rows_are_measured_beyond_their_length(root: Path) -> None:
     assert learned["ppl_1x"] > 1 and learned["ppl_2x"] is None
     assert learned["trained_length"] == 64 and "position 64" in learned["reasons"]["2x"]
     # More lengths are measured beside those that there are; then all is done.
-    output = run(root, REPRODUCE, "extrapolation", *words, "--rows", "rope", "--lengths", "4x")
+    output = run(root, *TABLE, "extrapolation", *words, "--rows", "rope", "--lengths", "4x")
     assert "it has no 4x; it is made again" in output
     more = metrics(root, "extrapolation", "rope-vanilla-s1")
     # So short a text that windows of 4x do not fill it.
     assert 0 < more["tokens"] <= rope["tokens"] and more["tokens"] % 256 == 0
     assert min(more[key] for key in ("ppl_1x", "ppl_2x", "ppl_4x")) > 1
-    output = run(root, REPRODUCE, "extrapolation", *words, "--rows", "rope", "--lengths", "1x")
+    output = run(root, *TABLE, "extrapolation", *words, "--rows", "rope", "--lengths", "1x")
     assert "skipped" in output
     page = (root / "results/extrapolation/toy.md").read_text()
     assert "## In a sliding window" in page and "A dash, `learned` (vanilla) at 2x:" in page
@@ -67,10 +67,10 @@ def test_trained_rows_are_measured_beyond_their_length(root: Path) -> None:
 @pytest.mark.timeout(900)
 def test_masked_and_translation_models_too(root: Path) -> None:
     words = ("--scale", "toy", "--attention", "vanilla", "--rows", "sinusoidal")
-    run(root, REPRODUCE, "extrapolation_masked", *words, "--lengths", "1x,2x")
+    run(root, *TABLE, "extrapolation_masked", *words, "--lengths", "1x,2x")
     masked = metrics(root, "extrapolation_masked", "sinusoidal-vanilla-s1")
     assert masked["ppl_1x"] > 1 and masked["ppl_2x"] > 1 and "ppl_1x_sliding" not in masked
-    run(root, REPRODUCE, "translation_lengths", *words)
+    run(root, *TABLE, "translation_lengths", *words)
     found = metrics(root, "translation_lengths", "sinusoidal-vanilla-s1")
     assert sum(found["sentences"].values()) == 60
     assert 0 <= found["test_bleu"] <= 100

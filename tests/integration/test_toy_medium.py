@@ -30,7 +30,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.mark.timeout(900)
 def test_squad_after_each_part_of_a_pretraining(root: Path) -> None:
     words = ("--scale", "toy", "--rows", "learned")
-    output = run(root, "fairseq_plugins.cli.train_table", "bert_figure7", *words)
+    output = run(root, "fairseq_plugins", "table", "bert_figure7", *words)
     assert "learned-vanilla-s1: done" in output
     result = json.loads((root / "results/bert_figure7/toy/learned-vanilla-s1.json").read_text())
     parts = result["metrics"]["parts"]

@@ -37,7 +37,7 @@ def result(root: Path, table: str, row: str) -> dict[str, Any]:
 @pytest.mark.timeout(900)
 def test_rows_are_pretrained_fine_tuned_and_filled(root: Path) -> None:
     words = ("--scale", "toy", "--rows", "rope", "--attention", "vanilla")
-    output = run(root, "fairseq_plugins.cli.train_table", "table3", *words)
+    output = run(root, "fairseq_plugins", "table", "table3", *words)
     assert "rope-vanilla-s1: done, AVG" in output
     glue = result(root, "table3", "rope-vanilla-s1")
     assert set(glue["tried"]) == {"Order-lr0.001", "Place-lr0.001"}
@@ -46,7 +46,7 @@ def test_rows_are_pretrained_fine_tuned_and_filled(root: Path) -> None:
     assert [step for step, _ in pretrained["curve"]][-1] == FEW["max_update"]
     assert "| RoPE (`rope`) |" in (root / "results/table3/toy.md").read_text()
 
-    run(root, "fairseq_plugins.cli.train_table", "bert_table4", *words)
+    run(root, "fairseq_plugins", "table", "bert_table4", *words)
     squad = result(root, "bert_table4", "rope-vanilla-s1")
     assert 0 <= squad["v1_exact"] <= squad["v1_f1"] <= 100
     assert any("fairseq_plugins.squad predict" in command for command in squad["commands"])
@@ -61,7 +61,7 @@ def test_rows_are_pretrained_fine_tuned_and_filled(root: Path) -> None:
     page = (root / "results/bert_table4/toy.md").read_text()
     assert "## Rows beyond the paper" in page and "`rope`" in page
 
-    run(root, "fairseq_plugins.cli.train_table", "figure2", *words)
+    run(root, "fairseq_plugins", "table", "figure2", *words)
     curves = json.loads((root / "results/figure2/toy.json").read_text())["curves"]
     assert set(curves) == {"rope-vanilla-s1"}
     assert (root / "results/figure2/toy.png").stat().st_size > 10_000
@@ -71,7 +71,7 @@ def test_rows_are_pretrained_fine_tuned_and_filled(root: Path) -> None:
 @pytest.mark.timeout(300)
 def test_a_pretrained_row_is_measured_and_drawn(root: Path) -> None:
     words = ("--scale", "toy", "--rows", "rope", "--seeds", "1,2")
-    output = run(root, "fairseq_plugins.cli.train_table", "bert_table2", *words)
+    output = run(root, "fairseq_plugins", "table", "bert_table2", *words)
     assert "rope-vanilla-s1: done, symmetry" in output
     one, other = (result(root, "bert_table2", f"rope-vanilla-s{seed}") for seed in (1, 2))
     assert one["length"] == other["length"] == 64
