@@ -54,7 +54,7 @@ class Target:
 
     @property
     def bound_text(self) -> str:
-        return f"{'>=' if self.at_least else '<='} {self.bound:.2f}"
+        return f"{'>=' if self.at_least else '<='} {self.bound:.3f}".removesuffix("0")
 
     def verdict(self, value: float) -> str:
         is_met = value >= self.bound if self.at_least else value <= self.bound
