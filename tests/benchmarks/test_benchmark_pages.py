@@ -47,7 +47,7 @@ def test_met_missed_and_absent():
     start = "causal linear, forward+backward, / SDPA causal, N = "
     assert lines[f"{start}512"][1:] == ["<= 0.22", "0.200", "0.180 to 0.220", "met |"]
     assert lines[f"{start}2,048"][1:] == ["<= 0.09", "0.250", "0.225 to 0.275", "missed |"]
-    assert lines[f"{start}8,192"][1:] == ["<= 0.04", "-", "-", "not measured |"]
+    assert lines[f"{start}8,192"][1:] == ["<= 0.035", "-", "-", "not measured |"]
     of_cpu = [target.what for target in TARGETS if "cpu" in target.devices]
     assert f"1 met, 1 missed, {len(of_cpu) - 2} not measured." in text
     assert all(what in lines for what in of_cpu)
