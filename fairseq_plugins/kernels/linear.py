@@ -5,6 +5,7 @@ Shapes: B batch, H heads, T queries, S keys, D' features, M values, C chunk.
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from fairseq_plugins.kernels import native
 from fairseq_plugins.kernels.backend import (
@@ -197,8 +198,8 @@ def _runs_natively(backend: Backend, *inputs: Tensor) -> bool:
 
     A dozen small operations take two to three times as long.
     """
-    if backend != "native" or not native.fits(*inputs[:3]):
-        return False
+    if backend != "native" or forward_ad._current_level >= 0 or not native.fits(*inputs[:3]):
+        return False  # in forward mode the library would lose the tangents
     return not (torch.is_grad_enabled() and any(x.requires_grad for x in inputs))
 
 

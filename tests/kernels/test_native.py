@@ -5,6 +5,7 @@ import os
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from fairseq_plugins.kernels import (
@@ -123,6 +124,19 @@ def test_a_step_without_gradients_is_the_same_and_keeps_the_state_before(options
     assert_near(*results, 1e-6)
     assert not torch.equal(results[0][0], results[1][0])  # one is the library's
     assert all(map(torch.equal, state, kept))
+
+
+def test_a_step_in_forward_mode_keeps_the_tangents(monkeypatch):
+    torch.manual_seed(8)
+    (q, k, v), state = inputs(1), start_of()
+    tangents = []
+    for backend in ("native", "torch"):
+        monkeypatch.setenv(VARIABLE, backend)
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(q, torch.ones_like(q))
+            output = causal_linear_attention(dual, k, v, initial_state=state)
+            tangents.append(forward_ad.unpack_dual(output).tangent)
+    assert_near(tangents[:1], tangents[1:], 1e-6)
 
 
 @pytest.mark.parametrize("length", [1, 70])
