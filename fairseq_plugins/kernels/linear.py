@@ -70,8 +70,8 @@ def causal_linear_attention(
         sums; with ``return_state``, also the state.
 
     Raises:
-        ValueError: shapes that do not fit, a chunk size below 1, a ``log_decay`` that requires a
-            gradient, or both ``epsilon`` and ``min_cosine``.
+        ValueError: shapes that do not fit, also of ``initial_state``, a chunk size below 1, a
+            ``log_decay`` that requires a gradient, or both ``epsilon`` and ``min_cosine``.
     """
     _check(q, k, v, normalizer_q, normalizer_k, epsilon, min_cosine)
     if q.size(2) != k.size(2):
@@ -81,6 +81,8 @@ def causal_linear_attention(
     if chunk_size < 1:
         raise ValueError(f"`chunk_size` must be at least 1, but is {chunk_size} instead.")
     norm_k = k if normalizer_k is None else normalizer_k
+    if initial_state is not None:
+        _check_state(initial_state, k, v, norm_k)
     if not q.size(2):
         state = initial_state or _empty_state(k, v, norm_k)
         output = (q @ k.mT).to(v.dtype) @ v  # empty, but connected to the graph of gradients
@@ -189,8 +191,24 @@ def _summed_denominators(
 def _empty_state(k: Tensor, v: Tensor, norm_k: Tensor) -> LinearState:
     """Return the state before the first key."""
     wide = wide_type(v)
+    return LinearState(*(k.new_zeros(shape, dtype=wide) for shape in _state_shapes(k, v, norm_k)))
+
+
+def _state_shapes(k: Tensor, v: Tensor, norm_k: Tensor) -> list[tuple[int, ...]]:
+    """Return the shapes of ``kv``, ``k_sum`` and ``k_norm``."""
     tails = ((k.size(-1), v.size(-1)), (norm_k.size(-1),), (1,))
-    return LinearState(*(k.new_zeros(*k.shape[:2], *tail, dtype=wide) for tail in tails))
+    return [(*k.shape[:2], *tail) for tail in tails]
+
+
+def _check_state(state: LinearState, k: Tensor, v: Tensor, norm_k: Tensor) -> None:
+    """Check shapes, since the compiled library reads and writes a state by its address."""
+    shapes = zip(LinearState._fields, state, _state_shapes(k, v, norm_k), strict=True)
+    for name, tensor, shape in shapes:
+        if tensor.shape != shape:
+            raise ValueError(
+                f"`initial_state.{name}` must be {tuple(shape)} for these keys and values, but is "
+                f"{tuple(tensor.shape)} instead."
+            )
 
 
 def _runs_natively(backend: Backend, *inputs: Tensor) -> bool:

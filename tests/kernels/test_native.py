@@ -152,6 +152,15 @@ def test_a_wider_state_is_not_read_as_float32(length):
     assert_near(*([output, *last] for output, last in results), 1e-5)
 
 
+@pytest.mark.parametrize("length", [0, 1, 70])
+def test_a_state_of_fewer_rows_or_features_is_refused(length):
+    tensors, state = inputs(length), start_of()
+    for name, tensor in state._asdict().items():
+        for wrong in (tensor[:1], torch.cat((tensor, tensor), -1)):
+            with pytest.raises(ValueError, match=rf"`initial_state\.{name}` must be \(2, 2, "):
+                causal_linear_attention(*tensors, initial_state=state._replace(**{name: wrong}))
+
+
 def test_it_is_what_runs(monkeypatch):
     """Rounding differs from the loop's, so equality to the bit would mean that it did not run."""
     torch.manual_seed(1)
