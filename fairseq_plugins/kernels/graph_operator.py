@@ -57,6 +57,7 @@ def attend_by_chunks(
     inputs = (q, k, v, *start, min_cosine, epsilon, chunk)
     if backend == "native" and torch.compiler.is_compiling():
         output, _, _, *sums = _attend(*inputs, needs_state)
+        output = output if min_cosine is None else output.to(v.dtype)
     else:
         is_native = backend == "native" and native.fits(q, k, v)
         output, *sums = ChunkedAttention.apply(*inputs, is_native)
@@ -93,10 +94,11 @@ def _shapes(
     min_cosine: float | None,
     *_: Any,
 ) -> _SixTensors:
-    """Allocate the results of ``_attend``."""
-    denominator = q.new_empty((*q.shape[:3], 1) if min_cosine is not None else (0,))
-    floor = q.new_empty((*q.shape[:3], 1) if min_cosine else (0,))
-    return (native.empty_like(v), denominator, floor, *_contiguous(kv, k_sum, k_norm))
+    """Allocate the results of ``_attend``, in the dtype of the sums."""
+    denominator = kv.new_empty((*q.shape[:3], 1) if min_cosine is not None else (0,))
+    floor = kv.new_empty((*q.shape[:3], 1) if min_cosine else (0,))
+    output = native.empty_like(v).to(kv.dtype)
+    return (output, denominator, floor, *_contiguous(kv, k_sum, k_norm))
 
 
 @torch.library.custom_op(

@@ -249,6 +249,29 @@ def test_sizes_beyond_it_are_one_operator_of_a_graph_too():
     assert torch.equal(*results) and all(map(torch.equal, *grads))
 
 
+@pytest.mark.parametrize("options", [{"min_cosine": 0.2}, {"normalize": False}], ids=str)
+@pytest.mark.parametrize("narrow", [("q", "k", "v"), ("v",)], ids=str)
+def test_a_compiled_graph_has_the_dtypes_of_half_precision(narrow, options):
+    torch._dynamo.reset()
+    torch.manual_seed(9)
+    leaves = [
+        (x.abs().bfloat16() if name in narrow else x.abs()).requires_grad_()
+        for name, x in zip("qkv", inputs(70), strict=True)
+    ]
+    options = {**options, "initial_state": start_of(), "return_state": True}
+    compiled = torch.compile(causal_linear_attention, backend="aot_eager", fullgraph=True)
+    calls = (causal_linear_attention, compiled)
+    with torch.no_grad():
+        (one, _), (other, _) = (call(*leaves, **options) for call in calls)
+    assert one.dtype == other.dtype
+    results = [call(*leaves, **options) for call in calls]
+    outputs = [output for output, _ in results]
+    assert outputs[0].dtype == outputs[1].dtype
+    grads = [torch.autograd.grad(x.float().square().sum(), leaves) for x in outputs]
+    assert_near(*([output, state.kv] for output, state in results), 0.01)
+    assert_near(*grads, 0.01)
+
+
 def test_the_operator_is_one_of_pytorch():
     leaves = [torch.rand(1, 2, 9, 8, requires_grad=True) for _ in range(3)]
     state = [
