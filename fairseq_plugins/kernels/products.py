@@ -11,7 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fairseq_plugins.kernels.backend import choose_backend, goes_by_chunks, takes_all_chunks
+from fairseq_plugins.kernels.backend import (
+    choose_backend,
+    goes_by_chunks,
+    is_traced,
+    takes_all_chunks,
+)
 from fairseq_plugins.kernels.chunked import LinearState, chunks
 from fairseq_plugins.kernels.derivatives import first_derivative
 from fairseq_plugins.kernels.graph_operator import attend_by_chunks
@@ -132,7 +137,7 @@ def _all_chunks(
 def _split(x: Tensor, chunk: int) -> Tensor:
     """Split tokens into chunks, the last one padded: (B, H, T, D) -> (B, H, T / C, C, D)."""
     length = x.size(2)
-    if not torch.compiler.is_compiling() and length % chunk == 0:
+    if not (torch.compiler.is_compiling() or is_traced()) and length % chunk == 0:
         return x.unflatten(2, (-1, chunk))
     count = length // chunk + 1  # Always with padding, so that a graph has no branch.
     return F.pad(x, (0, 0, 0, count * chunk - length)).unflatten(2, (count, chunk))

@@ -302,3 +302,13 @@ def test_a_recorded_graph_has_no_values_of_the_inputs_that_it_was_recorded_with(
     first, other = ([x.abs() for x in inputs(70)] for _ in range(2))
     graph = make_fx(gradients)(*first)
     assert_near(graph(*other), gradients(*other), 1e-5)
+
+
+def test_a_recorded_graph_of_symbolic_sizes_takes_other_lengths():
+    def attend(q, k, v):
+        return causal_linear_attention(q, k, v)
+
+    graph = make_fx(attend, tracing_mode="symbolic")(*inputs(64))
+    for length in (5, 64, 70, 128):
+        tensors = [x.abs() for x in inputs(length)]
+        assert_near([graph(*tensors)], [causal_linear_attention(*tensors)], 1e-5)
