@@ -177,7 +177,7 @@ class SoftmaxAttention(Attention):
         k, v = used_rows(call.state, "k"), used_rows(call.state, "v")
         dropout, has_graph = self._dropout, torch.is_grad_enabled()
         is_plain = self._adds_nothing and not call.is_masked
-        if q.size(2) == 1 and is_plain and not dropout and not has_graph:
+        if q.size(2) == 1 and is_plain and not (dropout or has_graph or is_transformed()):
             # The usual step of generation.
             return F.scaled_dot_product_attention(q, k, v, scale=self.scale)
         by_head = has_graph and not dropout and can_go_by_head(q, k)

@@ -92,6 +92,15 @@ def test_jacobians_of_a_transform_are_those_of_autograd(name, attention, causal)
         torch.testing.assert_close(forward, expected, atol=1e-9, rtol=1e-9)
 
 
+def test_forward_mode_takes_a_single_query_without_gradients():
+    layer, at = Layer("rope", "vanilla", causal=True).eval(), count(1)
+    x = tokens(1, 1)
+    found = torch.func.jvp(lambda x: layer(x, at), (x,), (x,))
+    with torch.no_grad():
+        alone = torch.func.jvp(lambda x: layer(x, at), (x,), (x,))
+    torch.testing.assert_close(alone, found)
+
+
 @pytest.mark.parametrize(
     ("name", "attention"), [("spe", "linear"), ("spe", "vanilla"), ("spe_conv", "linear")]
 )
