@@ -29,3 +29,20 @@ def test_a_compiled_model_has_the_same_positions(name: str, attention: str) -> N
     given = padded(tokens, 3, "left")
     counts = given["attention_mask"].bool()
     torch.testing.assert_close(logits(compiled, **given)[counts], logits(model, **given)[counts])
+
+
+def test_an_exported_model_asserts_that_positions_count_the_tokens() -> None:
+    class Logits(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = swap(make("llama"), "rope", "linear")
+
+        def forward(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+            return self.model(input_ids=tokens, position_ids=positions, use_cache=False).logits
+
+    tokens, counted, model = words(1), torch.arange(9).unsqueeze(0), Logits()
+    with torch.no_grad():
+        program = torch.export.export(model, (tokens, counted)).module()
+        torch.testing.assert_close(program(tokens, counted), model(tokens, counted))
+        with pytest.raises(RuntimeError, match="must count the tokens"):
+            program(tokens, counted * 2)

@@ -239,7 +239,8 @@ def resolve_positions(
     """Return positions of the new tokens (B or 1, T), and the documents of a packed row.
 
     By default tokens are counted, without padding on either side. Given positions may differ if
-    nothing is cached; a row that restarts at 0 or at ``first`` contains packed documents.
+    nothing is cached; a row that restarts at 0 or at ``first`` contains packed documents. An
+    exported program cannot look at given positions: it asserts that they count the tokens.
 
     Args:
         given: (B or 1, T), counted from ``first`` or 0, or None.
@@ -259,7 +260,15 @@ def resolve_positions(
         return with_end(counted, end), None
     # RoBERTa's positions start at 2, but transformers' generation and its collator of packed rows
     # count from 0 there, too. Plain counting is recognised with either origin.
-    if any(_agree(given - origin, counted, now) for origin in (0, first)):
+    differ = [_differ(given - origin, counted, now) for origin in sorted({0, first})]
+    if torch.compiler.is_exporting():
+        torch._assert_async(
+            ~(differ[0] & differ[-1]),
+            "`position_ids` of an exported model must count the tokens from 0, or from the model's "
+            "first position.",
+        )
+        return with_end(counted, end), None
+    if not all(map(bool, differ)):
         return with_end(counted, end), None
     if seen:
         raise ValueError(
@@ -275,9 +284,10 @@ def resolve_positions(
     return with_end(given, int(given.max()) + 1), None
 
 
-def _agree(given: Tensor, counted: Tensor, padding: Tensor | None) -> bool:
+def _differ(given: Tensor, counted: Tensor, padding: Tensor | None) -> Tensor:
+    """Return whether positions of tokens differ, a bool tensor ()."""
     differs = given != counted
-    return not bool((differs if padding is None else differs & ~padding).any())
+    return (differs if padding is None else differs & ~padding).any()
 
 
 def _check_origin(given: Tensor, padding: Tensor | None, origin: int) -> None:
