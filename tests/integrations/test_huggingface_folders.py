@@ -233,7 +233,9 @@ def test_a_cached_prompt_is_shared_by_rows(attention: str) -> None:
     with torch.no_grad():
         cache = model(input_ids=prompt, use_cache=True).past_key_values
         cache.batch_repeat_interleave(3)
-        cache.batch_select_indices(torch.tensor([0, 2]))
+        cache.batch_select_indices(torch.tensor([2, 0]))
+        cache.batch_repeat_interleave(2)
+        cache.batch_select_indices(torch.tensor([True, False, False, True]))
         after = model(input_ids=tokens[:, 5:], past_key_values=cache).logits
     torch.testing.assert_close(after, logits(model, input_ids=tokens)[:, 5:], atol=2e-5, rtol=0)
 

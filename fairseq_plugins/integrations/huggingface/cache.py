@@ -56,8 +56,8 @@ class StateLayer(CacheLayerMixin):
             self.state = reordered(self.state, beam_idx)
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Select rows of the batch."""
-        self.reorder_cache(indices)
+        """Select rows of the batch, by their indices or by a mask."""
+        self.reorder_cache(indices.nonzero().flatten() if indices.dtype == torch.bool else indices)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Repeat each row of the batch."""
