@@ -46,7 +46,7 @@ def add_samples(command: argparse.ArgumentParser) -> None:
 
 def is_picture(path: Path) -> bool:
     """Return whether a path's ending is that of a picture."""
-    return path.suffix in FORMATS
+    return path.suffix.lower() in FORMATS
 
 
 def folder_or_picture(text: str) -> Path:

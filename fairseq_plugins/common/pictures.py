@@ -41,7 +41,7 @@ def save_for_print(picture: Any, path: Path) -> None:
     """
     from matplotlib import rc_context
 
-    kind = path.suffix[1:]
+    kind = path.suffix[1:].lower()
     dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
     # Publishers refuse matplotlib's default fonts in PDF (Type 3); in SVG letters become paths.
     with (

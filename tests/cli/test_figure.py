@@ -189,7 +189,7 @@ def test_a_path_may_have_an_equals_sign(tmp_path: Path) -> None:
 
 
 def test_a_picture_alone_is_written_where_the_outputs_name_says_so(tmp_path: Path) -> None:
-    assert main(["analyse", "figure", "3", "--output", str(tmp_path / "x.pdf")]) == 0
+    assert main(["analyse", "figure", "3", "--output", str(tmp_path / "x.PDF")]) == 0
     (file,) = tmp_path.iterdir()
     assert file.read_bytes().startswith(b"%PDF")
 
