@@ -136,7 +136,7 @@ def cluster(testbed: Cluster) -> Iterator[Cluster]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data and the files of a repository with short trainings."""
     root = tmp_path_factory.mktemp("made")
-    scale = {"optimization": {"max_update": 60}, "lr_scheduler": {"warmup_updates": 10}}
+    scale = {"optimization": {"max_update": 240}, "lr_scheduler": {"warmup_updates": 10}}
     make_repository(root, {"lm/toy.yaml": scale}, [LM])
     shutil.copytree(REPOSITORY / "scripts", root / "scripts")
     return root

@@ -34,15 +34,15 @@ def test_two_at_once_end_and_are_rendered(cluster: Cluster, root: Path) -> None:
     assert cluster.states()[PAGE] == "PENDING"
     status = cluster.status(root)
     states = [status[f"table2 {name}-linear-s1"]["state"] for name in ("base", "rope")]
-    # On a fast machine the first may be done before `status` has looked.
-    assert states in (["running", "running"], ["done", "running"])
-    assert status["table2 page"]["state"] == "waiting"
+    # On a fast machine they may be done before `status` has looked, the first one first.
+    assert states in (["running", "running"], ["done", "running"], ["done", "done"])
+    assert status["table2 page"]["state"] == "waiting" or states == ["done", "done"]
     ended = cluster.await_all()
     assert {ended[name] for name in (*JOBS, PAGE)} == {"COMPLETED"}
     page = (root / "results" / "table2" / "toy.md").read_text()
     for row in ("base", "rope"):
         found = metrics(root, f"{row}-linear-s1")
-        assert found["updates"] == 60
+        assert found["updates"] == 240
         assert cluster.status(root)[f"table2 {row}-linear-s1"]["state"] == "done"
         assert f"{2 ** found['test_loss']:.2f}" in page
     assert cluster.status(root)["table2 page"]["state"] == "done"
