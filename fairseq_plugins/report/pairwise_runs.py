@@ -15,7 +15,7 @@ from fairseq_plugins.records.results import Result
 from fairseq_plugins.report.differences import interval, probability
 from fairseq_plugins.report.lines import cell_text
 from fairseq_plugins.statistics.comparisons import gather
-from fairseq_plugins.statistics.inference import Estimate, Seeds
+from fairseq_plugins.statistics.inference import Estimate, Seeds, widen_by_holm
 from fairseq_plugins.statistics.judged import Baselines, JudgedTable, best_baseline
 from fairseq_plugins.statistics.series import average
 
@@ -31,7 +31,8 @@ class PairwiseRuns:
         rows: their names, in the requested order.
         column: the metric that is compared.
         values: by row and seed.
-        estimates: by two rows, the second row minus the first; p after Holm's correction over all.
+        estimates: by two rows, the second row minus the first; intervals and p are corrected by
+            Holm's method over all pairs.
         baseline: name and value of the best trivial baseline; None without any.
     """
 
@@ -57,7 +58,7 @@ class PairwiseRuns:
             seeds = f"{len(self.seeds)} seeds, so their difference cannot be tested"
             return f"{first} and {second} do not vary over {seeds}."
         if estimate.p is None:
-            return f"One seed of {first} and {second} does not show how much chance does."
+            return f"{first} and {second} have one seed, so their difference cannot be tested."
         if not estimate.is_significant:
             return (
                 f"{first} and {second} do not differ significantly in these runs "
@@ -118,12 +119,12 @@ class PairwiseRuns:
     def _about(self) -> str:
         about = (
             "Means over seeds ± standard deviation (number of seeds). Differences are paired by "
-            "seed, with 95 % intervals of a t-test (of two seeds, by the pooled standard deviation)"
+            "seed, with 95 % intervals and p of a t-test (of two seeds, by the pooled standard "
+            "deviation)"
         )
         if len(self.estimates) == 1:
             return f"{about}."
-        correction = f"p is after Holm's correction over all {len(self.estimates)} pairs"
-        return f"{about}; {correction}, the intervals are not corrected."
+        return f"{about}; both are corrected over all {len(self.estimates)} pairs by Holm's method."
 
     def _heading(self) -> str:
         better, count = "higher" if self.column.higher_is_better else "lower", len(self.seeds)
@@ -217,7 +218,8 @@ def compare(
         assert estimate is not None, "both have results"
         estimates[first, second] = estimate
     baseline = best_baseline(column, baselines or {})
-    return PairwiseRuns(tuple(rows), column, judged.rows(attention), estimates, baseline)
+    corrected = widen_by_holm(estimates)
+    return PairwiseRuns(tuple(rows), column, judged.rows(attention), corrected, baseline)
 
 
 def draw(pairwise: PairwiseRuns, losses: Losses, stem: Path) -> list[Path]:

@@ -43,6 +43,7 @@ class Estimate:
         low, high, p: interval and p-value; None where the deviation between seeds is unknown.
         seeds: number of paired seeds; 0 where the test uses the pooled deviation.
         adjusted: p after Holm's correction, where several were tested together.
+        freedom: degrees of freedom of the t-test behind interval and p-value.
     """
 
     effect: float
@@ -51,6 +52,7 @@ class Estimate:
     p: float | None = None
     seeds: int = 0
     adjusted: float | None = None
+    freedom: int = 0
 
     @property
     def is_significant(self) -> bool:
@@ -236,12 +238,12 @@ def _of_error(effect: float, error: float, freedom: int, seeds: int = 0) -> Esti
     half = _margin(freedom) * error
     score = abs(effect) / error if error else np.inf  # squares of tiny differences are zero
     p = 2 * float(special.stdtr(freedom, -score))
-    return Estimate(effect, effect - half, effect + half, p, seeds)
+    return Estimate(effect, effect - half, effect + half, p, seeds, freedom=freedom)
 
 
-def _margin(freedom: int) -> float:
+def _margin(freedom: int, confidence: float = CONFIDENCE) -> float:
     """Return half the width of the interval of a standard error of 1."""
-    return float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2))
+    return float(special.stdtrit(freedom, (1 + confidence) / 2))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -263,3 +265,21 @@ def correct_all(estimates: Mapping[K, Estimate]) -> dict[K, Estimate]:
     p_values = {key: one.p for key, one in estimates.items() if one.p is not None}
     adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
     return {key: replace(one, adjusted=adjusted.get(key)) for key, one in estimates.items()}
+
+
+def widen_by_holm(estimates: Mapping[K, Estimate]) -> dict[K, Estimate]:
+    """Widen intervals of t-tests to the levels at which Holm's method tests their differences.
+
+    Of `n` tests the smallest p is tested at 5 % / n, the next one at 5 % / (n - 1), and so on; the
+    level of the first that is not significant holds for all that follow. So an interval excludes 0
+    exactly where its difference is significant after the correction.
+    """
+    p_values = {key: one.p for key, one in estimates.items() if one.p is not None}
+    widened, left = dict(estimates), len(p_values)
+    for key in sorted(p_values, key=p_values.__getitem__):
+        one, level = estimates[key], SIGNIFICANT / left
+        assert one.high is not None, "an interval comes with each p-value"
+        half = (one.high - one.effect) * _margin(one.freedom, 1 - level) / _margin(one.freedom)
+        widened[key] = replace(one, low=one.effect - half, high=one.effect + half)
+        left -= p_values[key] < level  # the level stays once a test has failed
+    return widened

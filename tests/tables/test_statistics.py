@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.statistics.inference import (
@@ -19,6 +20,7 @@ from fairseq_plugins.statistics.inference import (
     enough_seeds,
     holm,
     pooled_spread,
+    widen_by_holm,
 )
 from fairseq_plugins.statistics.judged import JudgedTable
 
@@ -174,6 +176,31 @@ def test_holm_is_monotone_and_never_below_what_it_corrects(p_values):
 def test_holm_as_worked_out_by_hand():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([]) == []
+
+
+@pytest.mark.parametrize("trial", range(40))
+def test_intervals_at_holms_levels_exclude_zero_exactly_where_holm_finds_a_difference(trial):
+    random = np.random.default_rng(trial)
+    rows = simulated(random, (0.0, 0.0, 1.0, 2.0, 4.0), noise=0.7)
+    pairs = itertools.combinations(range(len(rows)), 2)
+    single = correct_all({(a, b): difference([rows[b]], [rows[a]]) for a, b in pairs})
+    wide = widen_by_holm(single)
+    assert {key: one.low <= 0 <= one.high for key, one in wide.items()} == {
+        key: not one.is_significant for key, one in single.items()
+    }
+    assert all(wide[key].low <= one.low < one.high <= wide[key].high for key, one in single.items())
+
+
+def test_the_least_p_has_bonferronis_interval_and_one_alone_keeps_its_own():
+    rows = simulated(np.random.default_rng(0), (0.0, 5.0, 5.1))
+    single = {b: difference([rows[b]], [rows[0]]) for b in (1, 2)}
+    least = min(single, key=lambda key: single[key].p)
+    differences = [rows[least][s] - rows[0][s] for s in rows[0]]
+    error = np.std(differences, ddof=1) / np.sqrt(len(differences))
+    margin = stats.t.ppf(1 - 0.05 / 2 / 2, len(differences) - 1)
+    assert widen_by_holm(single)[least].high == pytest.approx(np.mean(differences) + margin * error)
+    assert widen_by_holm({1: single[1], 2: Estimate(1.0)})[2] == Estimate(1.0)
+    assert widen_by_holm({1: single[1]})[1].low == pytest.approx(single[1].low)
 
 
 def test_what_has_no_p_value_is_not_among_those_read_together():
