@@ -11,7 +11,7 @@ def render_cells(found: TableResults, *, as_latex: bool) -> str:
     """Make a table with a line for each row and a column for each attention and metric.
 
     The last column has the number of seeds under each attention. The last line (in LaTeX a comment)
-    explains the numbers.
+    names the table and the scale and explains the numbers.
 
     as_latex: write a booktabs tabular instead of Markdown.
     """
@@ -30,8 +30,10 @@ def render_cells(found: TableResults, *, as_latex: bool) -> str:
             ]
             seeds = (max(map(len, own.get(a, {}).values()), default=0) for a in attentions)
             lines.append([name, *numbers, "/".join(map(str, seeds))])
+    kind = "study" if found.study else "scale"
     note = (
-        f"Means over seeds ± their 95 % intervals; n: seeds under {'/'.join(attentions)} attention."
+        f"{table.source}, {kind} {found.scale}: means over seeds ± their 95 % intervals; "
+        f"n: seeds under {'/'.join(attentions)} attention."
     )
     if as_latex:
         return _tabular(header, lines) + f"% {note} Needs \\usepackage{{booktabs}}.\n"

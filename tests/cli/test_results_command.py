@@ -69,6 +69,7 @@ def test_cells_are_means_over_seeds(own, capsys, kind):
     (line,) = (one for one in text.splitlines() if row in one.replace("\\", ""))
     assert f"{statistics.mean(values):.2f}" in line
     note = text.splitlines()[-1]
+    assert "LRPE, Table 5, scale mini: means over seeds" in note
     assert "95 % intervals; n: seeds under linear/vanilla attention." in note
     assert note.startswith("% ") == (kind == "latex")
 
