@@ -1,7 +1,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help quickstart rehearse-paper report docs lock test-browser test coverage test-slow test-triton test-native test-hub test-newest release-check test-gpu test-slurm test-slurm-quick bench bench-gpu lint setup wheelhouse clean
+.PHONY: help quickstart rehearse-paper report docs lock test-browser test coverage test-slow test-triton test-native test-hub test-newest release-check release-models test-gpu test-slurm test-slurm-quick bench bench-gpu lint setup wheelhouse clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -125,6 +125,13 @@ release-check: ## build wheel and sdist in dist/, check them, install the wheel 
 	cd $(RELEASE)/quickstart && ../bin/fairseq-pe prepare toy && \
 	    ../bin/fairseq-pe table table2 --scale toy --rows none,rope --attention linear,vanilla
 	@ls dist
+
+# Trained on this machine, whatever was trained elsewhere: a card's numbers are those of its model.
+MODELS := --rows rope,lrpe_type2,none --attention linear,vanilla --seeds 1
+release-models: $(RUNTIME) ## train six models of Table 2 and pack them in dist/models/ (WikiText-2 is downloaded where data/ lacks it)
+	[ -d data/wikitext-2-mini ] || PYTHON="$(VENV_BIN)/python" scripts/prepare_wikitext2.sh
+	$(ALL_CORES) PATH="$(VENV_BIN):$$PATH" $(VENV)/bin/python -m fairseq_plugins table table2 $(MODELS) --rerun
+	$(VENV)/bin/python -m fairseq_plugins pack $(MODELS) --results results/local --checkpoints checkpoints/local
 
 AXE_VERSION := 4.14.1
 AXE := $(VENV)/npm/axe-core-$(AXE_VERSION)
