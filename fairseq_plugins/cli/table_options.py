@@ -130,11 +130,12 @@ def _add_machines(parser: Parser) -> None:
     )
     add("--jobs", type=int, metavar="N", help=text)
     text = (
-        "checkpoints to keep after evaluation: all (default); last, the evaluated one and "
+        "checkpoints to keep after evaluation (default: as when the run was begun, else all): "
+        "all, but no fine-tuned ones; last, the evaluated one and "
         "the last; best, the evaluated one; tuned, the evaluated one, also of every fine-tuning. "
         "Tables that start from a run need the evaluated one only"
     )
-    add("--keep", choices=get_args(Retention), default="all", help=text)
+    add("--keep", choices=get_args(Retention), help=text)
     add(
         "--slurm",
         action="store_true",
@@ -186,7 +187,7 @@ def get_paper_parser() -> Parser:
     add("--jobs", type=int, default=1, metavar="N", help="with --slurm: runs in one job")
     add("--max-running", type=number("--max-running", 0), default=0, metavar="N", help=_MAX_RUNNING)
     text = "checkpoints to keep, as for a table"
-    add("--keep", choices=get_args(Retention), default="all", help=text)
+    add("--keep", choices=get_args(Retention), help=text)
     text = "speed of a GPU in 10^12 operations a second, to estimate GPU-hours (default: 40)"
     add("--tflops", type=float, default=TFLOPS, metavar="X", help=text)
     add("--dry-run", action="store_true", help="print the plan and its cost, and do nothing")

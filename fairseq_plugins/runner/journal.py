@@ -6,9 +6,10 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from fairseq_plugins.common.files import read_object, write_json
+from fairseq_plugins.runner.run_options import Retention
 
 JOURNAL = "run.json"  # in a run's folder
 _OF_A_STUDY = {"name", "overrides", "data", "scale"}
@@ -41,6 +42,7 @@ class Journal:
         replaces: when its result was written that was there when it began; 0 for none, None if an
             earlier version wrote the journal.
         job: number of the last Slurm job that began the run.
+        keep: which checkpoints stay, as was last asked for.
         hardware: of a job that only trained.
     """
 
@@ -58,6 +60,7 @@ class Journal:
     forced: bool = False
     replaces: float | None = None
     job: int | None = None
+    keep: Retention = "all"
     hardware: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -87,6 +90,7 @@ class Journal:
             and all(type(value) is int and value >= 0 for value in counts)
             and all(type(value) in (int, float) and 0 <= value < math.inf for value in seconds)
             and isinstance(self.replaces, int | float | None)
+            and self.keep in get_args(Retention)
             and all(isinstance(text, str) for text in (self.failed, self.log))
             and all(isinstance(is_so, bool) for is_so in (self.finished, self.useless, self.forced))
         )
@@ -135,3 +139,9 @@ class Journal:
         self._written = time.monotonic()
         names = [key.name for key in fields(self) if key.name != "folder"]
         write_json(self.folder / JOURNAL, {name: getattr(self, name) for name in names})
+
+
+def retention(folder: Path, asked: Retention | None) -> Retention:
+    """Return which checkpoints of a run to keep: as asked, else as it was begun, else all."""
+    journal = None if asked else Journal.read(folder)
+    return asked or (journal.keep if journal else "all")

@@ -98,7 +98,9 @@ def make(root: Path, args: argparse.Namespace) -> int:
     if args.dry_run:
         jobs = slurm_submission.make_jobs(root, tables, options) + _timing_jobs(root, args, gpus)
         at_once = args.max_running * args.jobs
-        plan_lines = cost_estimates.describe(root, tables, jobs, args.tflops, args.keep, at_once)
+        plan_lines = cost_estimates.describe(
+            root, tables, jobs, args.tflops, args.keep or "all", at_once
+        )
         print("\n".join(plan_lines))
         return 0
     if args.slurm:
@@ -121,7 +123,7 @@ def _work(
         words = script(*(one.run for one in planned), has_cells=False)
         words += ["--seeds", ",".join(map(str, args.seeds))] if args.seeds else []
         words += ["--gpus", str(args.gpus)] if args.gpus is not None else []
-        words += ["--keep", args.keep]
+        words += ["--keep", args.keep] if args.keep else []
         commands.append(words)
     first_failure = 0
     for words in [*commands, *([[*timing]] if timing else [])]:

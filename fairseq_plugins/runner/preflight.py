@@ -13,6 +13,7 @@ from fairseq_plugins.experiments.devices import GPUS_PER_NODE, Devices
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.records import results
 from fairseq_plugins.runner.cost_estimates import cost_of
+from fairseq_plugins.runner.journal import retention
 from fairseq_plugins.runner.run_options import Retention
 from fairseq_plugins.runner.worker_pool import gpu_mismatch, usable_threads
 
@@ -20,7 +21,7 @@ _PROBE_BYTES = 2**20  # more than the results of a call
 
 
 def check_ready(
-    root: Path, planned: Sequence[PlannedRun], *, jobs: int = 1, keep: Retention = "all"
+    root: Path, planned: Sequence[PlannedRun], *, jobs: int = 1, keep: Retention | None = None
 ) -> None:
     """Check that runs have data, GPUs, disk space and folders that can be written to.
 
@@ -104,13 +105,15 @@ def check_node(gpus: int, available: int, *, only_measures: bool) -> None:
 
 
 def check_room(
-    root: Path, planned: Sequence[PlannedRun], jobs: int, keep: Retention = "all"
+    root: Path, planned: Sequence[PlannedRun], jobs: int, keep: Retention | None = None
 ) -> None:
     """Check that the disk has room for the checkpoints of runs, `jobs` of them at once.
 
     Raises ValueError: naming the runs, the space that they need and the free space.
     """
-    needs = sorted(((cost_of(root, one, keep).peak, one.run.name) for one in planned), reverse=True)
+    kept = {one.run: retention(root / one.run.folder, keep) for one in planned}
+    peaks = ((cost_of(root, one, kept[one.run]).peak, one.run.name) for one in planned)
+    needs = sorted(peaks, reverse=True)
     needed = sum(size for size, _ in needs[:jobs])
     folder = root / root_folder("checkpoints")
     free = shutil.disk_usage(folder if folder.is_dir() else root).free

@@ -127,7 +127,7 @@ class RunExecution:
         return provenance.hardware(self.planned.devices.gpus, threads)
 
     def finish(self, existing: Result | None) -> str:
-        """Train and measure; write the result, and return its numbers in a line.
+        """Train and measure; write the result, delete checkpoints, return the numbers in a line.
 
         existing: the run's result, which is not replaced.
         """
@@ -148,7 +148,10 @@ class RunExecution:
             self.journal.write()
             if existing is None:
                 self._write(result)
-                return summary(result)
+            for training in self.planned.trainings:
+                checkpoints.delete_unkept(self.root, self.planned, training, self.journal.keep)
+        if existing is None:
+            return summary(result)
         return f"made again, {summary(result)}; {path} stays, with {summary(existing)}"
 
     def _open_folder(self) -> Journal:
@@ -157,7 +160,12 @@ class RunExecution:
         reasons = (
             self._reasons_to_start_anew(journal) if journal else [f"its folder had no {JOURNAL}"]
         )
+        # --keep is for the runs of the command, not for those that they start from.
+        keep = self.options.keep if self.is_shown else None
         if journal and not reasons:
+            if keep and keep != journal.keep:
+                self.say(f"--keep {keep} replaces --keep {journal.keep}, with which it was begun")
+                journal.keep = keep
             return journal
         if self.options.stage == "evaluate":
             raise RunFailed(f"there is no training to measure: {'; '.join(reasons[:3])}")
@@ -166,7 +174,7 @@ class RunExecution:
                 f"starts anew: {'; '.join(reasons[:3])}. The earlier training is in {aside.name}"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        return Journal(self.folder, self.planned.config, self.data)
+        return Journal(self.folder, self.planned.config, self.data, keep=keep or "all")
 
     def _reasons_to_start_anew(self, journal: Journal) -> list[str]:
         reasons = differences(journal.config, self.planned.config)
@@ -218,8 +226,8 @@ class RunExecution:
         """
         if training not in self.planned.trainings:  # it belongs to the run that this starts from
             return self.evaluate(training)
-        folder, keep = self.root / training.folder, self.options.keep
-        path, name = folder / MEASURED, training.variant.name
+        folder, name = self.root / training.folder, training.variant.name
+        path, keep = folder / MEASURED, self.journal.keep
         stays = bool(checkpoints.kept_names(self.planned, training, keep))
         is_there = not stays or (self.root / training.checkpoint).is_file()
         if name and is_there and (recorded := read_object(path)) is not None:

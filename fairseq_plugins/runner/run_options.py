@@ -21,7 +21,7 @@ class RunOptions:
         missing_checkpoints: train again runs without a checkpoint; their results stay.
         jobs: runs side by side; in a submission, runs in one Slurm job.
         max_running: Slurm jobs of a submission that train at once, 0 for no limit.
-        keep: which checkpoints stay.
+        keep: which checkpoints stay; None for those that the run was begun with.
         stage: the part of each run that this process does.
         job: number of the Slurm job that this process is, None outside Slurm.
     """
@@ -30,6 +30,6 @@ class RunOptions:
     missing_checkpoints: bool = False
     jobs: int = 1
     max_running: int = 0
-    keep: Retention = "all"
+    keep: Retention | None = None
     stage: Stage = "all"
     job: int | None = None

@@ -13,7 +13,7 @@ from fairseq_plugins.records import results
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.runs import LOCAL
 from fairseq_plugins.runner import checkpoints
-from fairseq_plugins.runner.journal import Journal
+from fairseq_plugins.runner.journal import Journal, retention
 from fairseq_plugins.runner.run_options import Retention
 
 _MOST_NAMED = 3
@@ -67,12 +67,13 @@ def is_pretrained(root: Path, planned: PlannedRun) -> bool:
     return matching_result(root, planned) is not None and _has_model(root, planned, planned.final)
 
 
-def lacks_checkpoint(root: Path, planned: PlannedRun, keep: Retention) -> bool:
-    """Return whether a checkpoint that `keep` retains, or a file for figures, is missing."""
+def lacks_checkpoint(root: Path, planned: PlannedRun, keep: Retention | None) -> bool:
+    """Return whether a checkpoint that is to be kept, or a file for figures, is missing."""
+    folder = root / planned.run.folder
+    keep = retention(folder, keep)
     trainings = (t for t in planned.trainings if not t.variant.name or keep == "tuned")
     if not all(_has_model(root, planned, training) for training in trainings):
         return True
-    folder = root / planned.run.folder
     return not all((folder / name).is_file() for name in planned.experiment.leaves)
 
 

@@ -145,7 +145,7 @@ class DependentJobs:
         self.jobs: dict[str, Job] = {}
         self.done: list[Run] = []
         self.queued: dict[Run, str] = {}
-        self._words = ("--keep", options.keep) if options.keep != "all" else ()
+        self._words = ("--keep", options.keep) if options.keep else ()
         self._packs = {one["name"] for one in self._in_queue.values() if len(one["runs"]) > 1}
         self._last: dict[Run, str] = {}  # by run the job after which it has its result
 

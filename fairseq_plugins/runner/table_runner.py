@@ -78,8 +78,6 @@ class TableRunner(RunContext):
                 return
             existing = self._recorded(planned) if self.options.missing_checkpoints else None
             note = execution.finish(existing)
-            for training in planned.trainings:
-                checkpoints.delete_unkept(self.root, planned, training, self.options.keep)
             self.progress.change(planned.run.name, DONE, note)
 
     def _with_recorded_metrics(self, planned: PlannedRun) -> PlannedRun:

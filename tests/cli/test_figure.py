@@ -79,7 +79,7 @@ def test_what_is_printed_trains_what_is_missing_and_no_more() -> None:
             args = get_parser(Path(script).stem).parse_args(words)
             assert args.missing_checkpoints and not args.force
             assert (args.rows, args.attention) == ([model.row], [model.attention])
-            assert args.keep == ("tuned" if model.parts else "all")
+            assert args.keep == ("tuned" if model.parts else None)
 
 
 @pytest.mark.parametrize(

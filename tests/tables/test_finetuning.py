@@ -113,6 +113,29 @@ def test_fine_tuned_models_stay_where_they_are_asked_for(place):
     ]  # fmt: skip
 
 
+def test_a_resumed_run_keeps_what_it_was_begun_with_unless_told(place, capsys):
+    def resume(failing="", status=1, **options):
+        capsys.readouterr()
+        found, run = work(place, TABLE_3, "rope", FakeCommands(place, failing=failing), **options)
+        assert found == status
+        tuned = {path.parent.name for path in (place / run.folder).rglob("checkpoint_best.pt")}
+        return tuned, capsys.readouterr().out
+
+    order, both = {"Order-lr0.001"}, {"Order-lr0.001", "Place-lr0.001"}
+    left, said = resume("Place", keep="tuned")
+    assert left == order and "replaces" not in said
+    assert resume("Place")[0] == order
+    left, said = resume(status=0)
+    assert left == both and "replaces" not in said
+    # The model that it started from is another table's, which has not asked.
+    assert (place / "checkpoints/table8/toy/rope-vanilla-s1/checkpoint_last.pt").is_file()
+    left, said = resume(status=0, keep="best", missing_checkpoints=True)
+    assert left == both, said  # it is done, and nothing is deleted
+    resume("Place", keep="tuned", force=True)
+    left, said = resume(status=0, keep="best")
+    assert not left and "--keep best replaces --keep tuned, with which it was begun" in said
+
+
 @pytest.mark.usefixtures("real_pictures")
 def test_what_is_only_measured_takes_the_checkpoint_of_the_row(place):
     fake = FakeCommands(place, scores={"monotonicity_20": 0.01234567})
