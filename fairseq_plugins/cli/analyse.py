@@ -1,6 +1,7 @@
 """``fairseq-pe analyse``: measure and draw encodings, models and results."""
 
 import argparse
+import sys
 from types import ModuleType
 
 from fairseq_plugins.cli import (
@@ -42,3 +43,6 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 main = command(get_parser, lambda args: args.run(args), quiet=True)
+
+if __name__ == "__main__":
+    sys.exit(main())

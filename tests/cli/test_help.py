@@ -3,6 +3,7 @@
 import functools
 import re
 import resource
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -72,3 +73,19 @@ def test_help_takes_no_longer_than_python_and_says_nothing_else(words):
         if seconds <= limit:
             return
     raise AssertionError(f"took {seconds:.2f} s, which must be at most {limit:.2f}")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".".join(path.relative_to(ROOT).parent.parts)
+        for path in sorted(ROOT.glob("fairseq_plugins/**/__main__.py"))
+    ],
+)
+def test_every_package_with_an_entry_point_runs_its_command(name, monkeypatch, capsys):
+    """Results record `python -m` and the package; the program may be in another one."""
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: ")
