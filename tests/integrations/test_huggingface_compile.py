@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from hub_models import logits, make, padded, swap, words
+from torch._dynamo.exc import Unsupported
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +30,16 @@ def test_a_compiled_model_has_the_same_positions(name: str, attention: str) -> N
     given = padded(tokens, 3, "left")
     counts = given["attention_mask"].bool()
     torch.testing.assert_close(logits(compiled, **given)[counts], logits(model, **given)[counts])
+
+
+def test_one_graph_has_counted_positions() -> None:
+    """A graph cannot look at given ones, and says so."""
+    model, tokens = swap(make("llama"), "rope"), words()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    given = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "use_cache": False}
+    torch.testing.assert_close(logits(compiled, **given), logits(model, **given))
+    with pytest.raises(Unsupported, match=r"`position_ids`.* leave them out for one graph"):
+        logits(compiled, **given, position_ids=torch.arange(9).unsqueeze(0))
 
 
 def test_an_exported_model_asserts_that_positions_count_the_tokens() -> None:

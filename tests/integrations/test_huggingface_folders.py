@@ -213,6 +213,17 @@ def test_a_file_without_the_encodings_weights_is_refused(tmp_path) -> None:
         AutoModelForCausalLM.from_pretrained(tmp_path)
 
 
+def test_a_vocabulary_with_a_row_of_the_encoding_for_each_word_is_not_resized() -> None:
+    """Its folder could not be loaded."""
+    model = swap(make("llama"), "complex_order")
+    size = model.config.vocab_size
+    assert model.resize_token_embeddings(size) is model.get_input_embeddings()
+    for options in ({"new_num_tokens": size + 7}, {"pad_to_multiple_of": 8}):
+        with pytest.raises(ValueError, match="`new_num_tokens` must be 23, since complex_order"):
+            model.resize_token_embeddings(**options)
+    swap(model, "rope").resize_token_embeddings(size + 7)
+
+
 def test_a_cache_gives_tokens_back_under_softmax_alone(attention: str) -> None:
     model, tokens = swap(make("llama"), "rope", attention), words(1)
     with torch.no_grad():

@@ -19,7 +19,12 @@ from hub_models import (
     swap,
     words,
 )
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, DataCollatorWithFlattening
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModelForCausalLM,
+    DataCollatorWithFlattening,
+    DynamicCache,
+)
 
 from fairseq_plugins.encodings import ENCODINGS, IncompatibleEncodingError, Stochastic
 from fairseq_plugins.integrations.huggingface import own_rotation, state_bytes
@@ -345,6 +350,42 @@ def test_nothing_can_follow_packed_documents() -> None:
     model, tokens = swap(make("llama"), "rope"), words(1)
     documents = torch.cat([torch.arange(4), torch.arange(5)]).unsqueeze(0)
     assert model(input_ids=tokens, position_ids=documents).past_key_values is None
+    with pytest.raises(ValueError, match="`past_key_values` must be left out with `position_ids`"):
+        model(input_ids=tokens, position_ids=documents, past_key_values=DynamicCache())
+    with pytest.raises(ValueError, match="`past_key_values` must be left out with `position_ids`"):
+        generate(model, {"input_ids": tokens, "position_ids": documents})
+
+
+def test_packed_documents_have_no_padding() -> None:
+    """Tokens would attend to other documents, as the row would not be read as packed."""
+    model, tokens = swap(make("llama"), "rope"), words(1)
+    documents = torch.cat([torch.arange(4), torch.arange(5)]).unsqueeze(0)
+    for hidden in (0, -1):
+        mask = torch.ones_like(tokens)
+        mask[:, hidden] = 0
+        with pytest.raises(ValueError, match="`attention_mask` must be left out with `position_id"):
+            logits(model, input_ids=tokens, position_ids=documents, attention_mask=mask)
+
+
+@pytest.mark.parametrize("family", ["llama", "bert", "distilbert"])
+def test_a_cache_that_nobody_would_read_is_refused(family: str) -> None:
+    model, cache = swap(make(family), "rope"), DynamicCache()
+    if family == "llama":
+        model(input_ids=words(), past_key_values=cache)
+        model.train().activation_checkpointing_enable()
+    with pytest.raises(ValueError, match="`past_key_values` must be left out with"):
+        model(input_ids=words(), past_key_values=cache)
+
+
+@pytest.mark.parametrize("attention", ["vanilla", "linear"])
+def test_padding_between_tokens_is_no_neighbour(attention: str) -> None:
+    """As when generation goes on after prompts padded on the right, with a cache or without."""
+    model, tokens = swap(make("llama"), "cnn", attention), words(1)
+    mask = torch.ones_like(tokens)
+    mask[:, 3:6] = 0
+    whole = logits(model, input_ids=tokens, attention_mask=mask)[mask.bool()]
+    alone = logits(model, input_ids=tokens[mask.bool()].unsqueeze(0))
+    torch.testing.assert_close(whole, alone[0], **TOLERANCE)
 
 
 def test_bounds_of_documents_need_positions() -> None:

@@ -66,6 +66,23 @@ class PositionalModel(PreTrainedModel):
         rebuild_modules(model, EncodingSettings.of(model.config))
         return (model, info) if wants_info else model
 
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, *args: Any, **options: Any
+    ) -> Any:
+        """Resize the vocabulary as transformers does.
+
+        Raises:
+            ValueError: the encoding has a row for each word of the vocabulary.
+        """
+        modules, words = installed_modules(self), self.config.vocab_size
+        resizes = args or options or new_num_tokens not in (None, words)
+        if resizes and modules is not None and modules.has_words:
+            raise ValueError(
+                f"`new_num_tokens` must be {words}, since complex_order has a row for each word, "
+                f"but is {new_num_tokens} instead; resize before the swap."
+            )
+        return super().resize_token_embeddings(new_num_tokens, *args, **options)
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         for module in self.modules():

@@ -46,6 +46,7 @@ def before_model(
     source = tokens if tokens is not None else x
     if source is None or (tokens is not None and x is not None):
         raise ValueError("either `input_ids` or `inputs_embeds` must be given, and not both.")
+    has_cache = given[cache_name] is not None
     length, cache = source.size(1), _cache(base, modules, given, cache_name)
     seen = 0 if cache is None else cache.get_seq_length()
     padding = to_padding_mask(given.get("attention_mask"), seen + length)
@@ -54,6 +55,8 @@ def before_model(
         given.get("position_ids"), padding, seen, length, source.device, first=first
     )
     if documents is not None:  # keys of a packed row are not cached
+        if has_cache:
+            raise _cache_error("`position_ids` of packed documents, which restart")
         cache, given[cache_name], given["use_cache"] = None, None, False
     recomputes = base.training and _checkpoints(base)
     at = ForwardPass(
@@ -133,6 +136,10 @@ def _check_arguments(given: dict[str, Any], modules: Any, cache_name: str) -> No
     given["use_cache"] = False
 
 
+def _cache_error(other: str) -> ValueError:
+    return ValueError(f"`past_key_values` must be left out with {other}, but is given.")
+
+
 def _checkpoints(base: Any) -> bool:
     """Return whether activations are recomputed in the backward pass."""
     return any(getattr(module, "gradient_checkpointing", False) for module in base.modules())
@@ -142,8 +149,12 @@ def _cache(base: Any, modules: Any, given: dict[str, Any], cache_name: str) -> C
     """Return the cache for this pass, or None; in training only a given cache is used."""
     cache, use = given[cache_name], given.get("use_cache")
     use = getattr(base.config, "use_cache", False) if use is None else use
-    if not modules.causal or (base.training and (cache is None or _checkpoints(base))):
-        use, cache = False, None
+    if cache is not None and not modules.causal:
+        raise _cache_error("an attention that is not causal")
+    if cache is not None and base.training and _checkpoints(base):
+        raise _cache_error("gradient checkpointing in training")
+    if cache is None and (base.training or not modules.causal):
+        use = False
     given["use_cache"] = bool(use)
     if cache is None and not use:
         given[cache_name] = None

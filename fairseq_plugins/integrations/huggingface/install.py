@@ -19,6 +19,7 @@ from fairseq_plugins.encodings import (
     Stochastic,
     build_model_encodings,
 )
+from fairseq_plugins.encodings.complex_order import ComplexOrder
 from fairseq_plugins.integrations.huggingface.families import (
     ModelStructure,
     NoRotation,
@@ -93,6 +94,11 @@ class PositionModules(nn.Module):
     def draws(self) -> bool:
         """Return whether an encoding draws random numbers in every pass."""
         return any(isinstance(module, Stochastic) for module in self.modules())
+
+    @property
+    def has_words(self) -> bool:
+        """Return whether an encoding has a parameter for each word."""
+        return any(isinstance(module, ComplexOrder) for module in self.modules())
 
     @property
     def looks_back(self) -> bool:

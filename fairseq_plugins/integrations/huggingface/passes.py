@@ -17,6 +17,7 @@ from fairseq_plugins.attention.positions import count_positions
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.encodings import PositionEncoding
 from fairseq_plugins.encodings.position_bounds import with_end, with_end_of
+from fairseq_plugins.encodings.uncompiled import uncompiled
 from fairseq_plugins.integrations.huggingface.cache import StateLayer
 
 IMPLEMENTATION = "fairseq_plugins"  # the name in transformers' AttentionInterface
@@ -103,8 +104,10 @@ class ForwardPass:
         encoding = self.inputs[layer]
         if self.documents is not None:
             return self._embed_documents(encoding, x, tokens, self.documents)
-        if self.states is not None and encoding.embed_window > 1:
-            return self._embed_behind(encoding, self.states[-1], x, tokens)
+        padded = self.padding_mask is not None
+        if encoding.embed_window > 1 and (padded or self.states is not None):
+            kept = StateLayer(croppable=False) if self.states is None else self.states[-1]
+            return self._embed_behind(encoding, kept, x, tokens)
         lengths = torch.full((x.size(0),), x.size(1), device=x.device)
         if self.padding_mask is not None:
             lengths = (~self.padding_mask).sum(1)
@@ -124,7 +127,7 @@ class ForwardPass:
     def _embed_behind(
         self, encoding: PositionEncoding, kept: StateLayer, x: Tensor, tokens: Tensor | None
     ) -> Tensor:
-        """Encode with the cached inputs of earlier tokens that the encoding depends on."""
+        """Encode with the inputs of earlier tokens that the encoding depends on, cached or not."""
         length, positions = x.size(1), self.positions.expand(x.size(0), -1)
         padding = self.padding_mask
         now = {"x": x, "positions": positions}
@@ -268,17 +271,34 @@ def resolve_positions(
             "first position.",
         )
         return with_end(counted, end), None
+    return _read_positions(given, counted, differ, now, seen, first)
+
+
+@uncompiled(
+    reason="only the values of `position_ids` say whether they count the tokens; leave them out "
+    "for one graph"
+)
+def _read_positions(
+    given: Tensor,
+    counted: Tensor,
+    differ: list[Tensor],
+    padding: Tensor | None,
+    seen: int,
+    first: int,
+) -> tuple[Tensor, Documents | None]:
+    """Return what ``resolve_positions`` does, by the values of the given positions."""
     if not all(map(bool, differ)):
-        return with_end(counted, end), None
+        return with_end(counted, seen + given.size(1)), None
     if seen:
         raise ValueError(
             "`position_ids` must count the tokens of `attention_mask` if tokens are cached, but "
             "do not; leave them out."
         )
-    origin = 0 if now is None and bool((given[:, 1:] == 0).any()) else first
-    _check_origin(given, now, origin)
-    if now is None and bool((given[:, 1:] == origin).any()):
-        return _packed(given, origin)
+    later = counted > 0 if padding is None else (counted > 0) & ~padding
+    origin = 0 if padding is None and bool((later & (given == 0)).any()) else first
+    _check_origin(given, padding, origin)
+    if bool((later & (given == origin)).any()):
+        return _packed(given, padding, origin)
     # Padding may have positions before the first token's, as in RoBERTa.
     given = (given - origin).clamp(min=0)
     return with_end(given, int(given.max()) + 1), None
@@ -300,7 +320,12 @@ def _check_origin(given: Tensor, padding: Tensor | None, origin: int) -> None:
         )
 
 
-def _packed(given: Tensor, origin: int) -> tuple[Tensor, Documents]:
+def _packed(given: Tensor, padding: Tensor | None, origin: int) -> tuple[Tensor, Documents]:
+    if padding is not None:
+        raise ValueError(
+            "`attention_mask` must be left out with `position_ids` of packed documents, which "
+            "restart, but has padding."
+        )
     if given.size(0) != 1:
         raise ValueError(
             "`position_ids` of packed documents, which restart, must have one row, but are "
