@@ -49,8 +49,6 @@ results has a page for each with charts and numbers, `site/report/encoding-NAME.
 
 ## All {count} names
 
-Each links to its definition and options.
-
 {table}
 
 - **softmax, linear**: whether the attention supports it. *Causal only* excludes bidirectional and
@@ -87,7 +85,7 @@ fairseq-hydra-train --config-dir configs --config-name wikitext103_lm \\
     model=shaw 'model.position_encoding_options="max_distance=16 values=false"'
 ```
 
-An unknown name or option is an error that names the nearest one.
+Unknown names and options are errors that name the nearest.
 
 ## Combine encodings
 
@@ -203,14 +201,22 @@ def _section(entry: EncodingEntry, facts: Facts, first: EncodingEntry | None) ->
         values = ", ".join(f"`{key}={word(option.default)}`" for key, option in changed.items())
         blocks.append(f"Options of {_link(first.name)}{f', with {values}' if changed else ''}.")
     elif not entry.parts:
-        sections = dict(paragraph.partition("\n")[::2] for paragraph in _paragraphs(doc))
-        texts = dict(_items(sections.get("Args:", "")))
-        lines = []
+        texts, lines = _option_texts(entry.make), []
         for key, option in entry.options.items():
             meaning = f": {prose(_first_sentence(texts[key]))}" if key in texts else ""
             lines.append(f"- `{key}={word(option.default)}` ({option.expected}){meaning}")
         blocks.append("\n".join(lines))
     return [block for block in blocks if block]
+
+
+def _option_texts(make: Callable) -> dict[str, str]:
+    """Return the text of each option; a class leaves out those that its bases document."""
+    texts: dict[str, str] = {}
+    for maker in reversed(make.__mro__) if isinstance(make, type) else [make]:
+        paragraphs = _paragraphs(inspect.getdoc(maker) or "")
+        sections = dict(paragraph.partition("\n")[::2] for paragraph in paragraphs)
+        texts |= _items(sections.get("Args:", ""))
+    return texts
 
 
 def _notes(facts: Facts) -> Iterable[str]:

@@ -102,7 +102,6 @@ class Sines(Absolute):
     without it have unscaled sines.
 
     Args:
-        context: of the model.
         scale: see ``Sinusoidal``.
     """
 
@@ -151,7 +150,6 @@ class Sinusoidal(Sines):
     checkpoint; older checkpoints without one have unscaled sines.
 
     Args:
-        context: of the model.
         scale: ``tokens``, scaled to the initial size of the token embeddings, unless those are
             multiplied by sqrt(C); ``one``, unscaled in every model.
 
@@ -178,7 +176,6 @@ class LearnableSinusoidal(Sines):
     """``sinusoidal`` with C/2 learned frequencies, which start at those of ``sinusoidal``.
 
     Args:
-        context: of the model.
         scale: as in ``sinusoidal``; it is not learned.
 
     Raises:

@@ -108,6 +108,12 @@ class EncodingContext:
 class PositionEncoding(nn.Module):
     """Base class: a subclass overrides some of the nine hooks; the others do nothing.
 
+    Every encoding takes its context first; options follow as keywords. A subclass documents those
+    that its bases do not have.
+
+    Args:
+        context: properties of the model.
+
     Attributes:
         shared_across_layers: one instance for the whole model instead of one per layer.
         keeps_absolute_embedding: whether the framework's absolute embedding stays on beside it,

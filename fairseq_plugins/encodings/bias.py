@@ -161,13 +161,6 @@ class ScalarBias(OffsetBias, ClippedOffsets):
     Eq. 7 does not specify heads, layers or clipping: this is T5's bias with a row for every
     offset, clipped as in ``shaw``. It is added after the scaling by 1/sqrt(head_dim), where Eq. 7
     adds it before; a learned scalar absorbs the factor.
-
-    Args:
-        context: of the model.
-        max_distance: offsets are clipped to -max_distance..max_distance.
-
-    Raises:
-        ValueError: for a ``max_distance`` below 1.
     """
 
     def __init__(self, context: EncodingContext, *, max_distance: int = 64) -> None:

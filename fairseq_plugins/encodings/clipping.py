@@ -14,7 +14,6 @@ class ClippedOffsets(PositionEncoding):
     """An encoding with 2 max_distance + 1 rows, one per clipped offset t - s (LRPE, Eq. 32).
 
     Args:
-        context: of the model.
         max_distance: offsets are clipped to -max_distance..max_distance.
 
     Raises:

@@ -55,7 +55,6 @@ class Convolution(PositionEncoding):
     no difference.
 
     Args:
-        context: of the model.
         kernel_size: tokens that one output sees; 3 as in CPVT.
 
     Raises:

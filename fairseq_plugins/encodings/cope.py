@@ -36,7 +36,6 @@ class CoPE(PositionEncoding):
     Time and memory are quadratic in the length.
 
     Args:
-        context: of the model.
         num_positions: rows of e, for p = 0..num_positions - 1; 0 for one more than
             ``max_positions``, so that no count is clipped. The paper's language models have 64.
 

@@ -29,7 +29,6 @@ class CosFormer(PositionEncoding):
     is below the model's max_positions, keeps the denominator away from 0.
 
     Args:
-        context: of the model.
         length: M, at least the longest distance that matters; 0 for the model's max_positions.
 
     Raises:

@@ -1,6 +1,7 @@
 """DeBERTa: content-to-position and position-to-content scores, and the mask decoder."""
 
-from typing import Literal
+from functools import wraps
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +34,6 @@ class DeBERTa(PositionEncoding):
     which all layers share. Unlike the release, there is no dropout on P.
 
     Args:
-        context: of the model.
         max_distance: k; 512 in the released models, whose k is their longest input.
         projections: ``content``, the layer's query and key matrices with their biases, as in
             DeBERTa v2 and v3 (from ``bind_projections``; without it the rows of P count as
@@ -159,19 +159,21 @@ class DeBERTa(PositionEncoding):
         return sum(terms, q.new_zeros(()))
 
 
-_PASSES_REFUSAL = (
-    "with `decoder=queries` its last layer runs twice over the keys of a whole sequence, which "
-    "decoding token by token does not have"
-)
-
-
 @register_encoding(
     "deberta_emd",
     summary="deberta, and absolute positions in the input of the last two layers",
     source="DeBERTa (He et al. 2020), Section 3.2: enhanced mask decoder",
     formula="as deberta, and x_s + p_s before the last two layers, p_s learned",
 )
-class DebertaWithMaskDecoder(DeBERTa):
+def deberta_emd(
+    context: EncodingContext,
+    *,
+    max_distance: int = 512,
+    projections: Literal["content", "own"] = "content",
+    terms: Literal["both", "c2p", "p2c"] = "both",
+    p2c_offset: Literal["key_minus_query", "query_minus_key"] = "key_minus_query",
+    decoder: Literal["inputs", "queries"] = "inputs",
+) -> "DebertaWithMaskDecoder | DebertaWithQueryPasses":
     """DeBERTa with a learned table (max_positions, C) of absolute positions in the last two layers.
 
     With ``decoder=inputs`` the table is added to the input of the last two layers (of the only one
@@ -191,6 +193,17 @@ class DebertaWithMaskDecoder(DeBERTa):
     Raises:
         ValueError: ``queries`` in a stack of one layer; and see ``DeBERTa``.
     """
+    return (DebertaWithQueryPasses if decoder == "queries" else DebertaWithMaskDecoder)(
+        context,
+        max_distance=max_distance,
+        projections=projections,
+        terms=terms,
+        p2c_offset=p2c_offset,
+    )
+
+
+class DebertaWithMaskDecoder(DeBERTa):
+    """``deberta_emd`` with ``decoder=inputs``; it has the options of ``DeBERTa``."""
 
     LAYERS = 2  # or passes of the last layer
 
@@ -198,27 +211,10 @@ class DebertaWithMaskDecoder(DeBERTa):
     extrapolates = False
     is_relative = False
 
-    def __init__(
-        self,
-        context: EncodingContext,
-        *,
-        max_distance: int = 512,
-        projections: Literal["content", "own"] = "content",
-        terms: Literal["both", "c2p", "p2c"] = "both",
-        p2c_offset: Literal["key_minus_query", "query_minus_key"] = "key_minus_query",
-        decoder: Literal["inputs", "queries"] = "inputs",
-    ) -> None:
-        super().__init__(
-            context,
-            max_distance=max_distance,
-            projections=projections,
-            terms=terms,
-            p2c_offset=p2c_offset,
-        )
+    @wraps(DeBERTa.__init__)  # whose options are read from the signature
+    def __init__(self, context: EncodingContext, **options: Any) -> None:
+        super().__init__(context, **options)
         self.absolute = Learned(context)
-        if decoder == "queries":
-            self.query_passes = self.LAYERS
-            self.causal_refusal = _PASSES_REFUSAL
 
     def share_with(self, first: PositionEncoding) -> None:
         """Use the first layer's tables."""
@@ -227,14 +223,6 @@ class DebertaWithMaskDecoder(DeBERTa):
         self.absolute = first.absolute
 
     def embed_layers(self, num_layers: int) -> frozenset[int]:
-        """Return the last two layers, or with ``decoder=queries`` the last."""
-        if self.query_passes:
-            if num_layers < 2:
-                raise ValueError(
-                    "`decoder=queries` of deberta_emd must have a layer before the last, but the "
-                    f"stack has {num_layers} instead."
-                )
-            return frozenset({num_layers - 1})
         return frozenset(range(max(num_layers - self.LAYERS, 0), num_layers))
 
     def embed(self, x: Tensor, positions: Tensor, **_: Tensor | None) -> Tensor:
@@ -257,7 +245,6 @@ class DebertaWithQueryPasses(DebertaWithMaskDecoder):
     """``deberta_emd`` with ``decoder=queries``, as in DeBERTa's release.
 
     Args:
-        context: of the model.
         max_distance: see ``DeBERTa``.
         projections: see ``DeBERTa``.
         terms: see ``DeBERTa``.
@@ -268,22 +255,20 @@ class DebertaWithQueryPasses(DebertaWithMaskDecoder):
     """
 
     query_passes = DebertaWithMaskDecoder.LAYERS
-    causal_refusal = _PASSES_REFUSAL
+    causal_refusal = (
+        "with `decoder=queries` its last layer runs twice over the keys of a whole sequence, which "
+        "decoding token by token does not have"
+    )
 
-    def __init__(
-        self,
-        context: EncodingContext,
-        *,
-        max_distance: int = 512,
-        projections: Literal["content", "own"] = "content",
-        terms: Literal["both", "c2p", "p2c"] = "both",
-        p2c_offset: Literal["key_minus_query", "query_minus_key"] = "key_minus_query",
-    ) -> None:
-        super().__init__(
-            context,
-            max_distance=max_distance,
-            projections=projections,
-            terms=terms,
-            p2c_offset=p2c_offset,
-            decoder="queries",
-        )
+    def embed_layers(self, num_layers: int) -> frozenset[int]:
+        """Return the last layer.
+
+        Raises:
+            ValueError: a stack of one layer.
+        """
+        if num_layers < 2:
+            raise ValueError(
+                "`decoder=queries` of deberta_emd must have a layer before the last, but the "
+                f"stack has {num_layers} instead."
+            )
+        return frozenset({num_layers - 1})

@@ -87,7 +87,6 @@ class Fire(PositionEncoding):
     s, which equals the paper's formula for keys up to the query and keeps the input in 0..1.
 
     Args:
-        context: of the model.
         hidden: units of the network's hidden layer.
         rate: initial c; 0.1 in the paper. Its logarithm is learned, to keep c positive; the
             release takes absolute values.

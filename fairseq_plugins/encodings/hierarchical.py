@@ -38,7 +38,6 @@ class Hierarchical(Absolute):
     trained.
 
     Args:
-        context: of the model.
         alpha: weight of the coarse index i; at 1/2, i n + j and j n + i would be one vector.
         table_size: n, vectors in the table; 0 for ``max_positions``.
 

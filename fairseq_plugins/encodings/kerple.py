@@ -59,7 +59,6 @@ class Kerple(OffsetBias):
     0: in ``log`` r1 is uniform in 0..2 and r2 in 0..1, in ``power`` the other way round.
 
     Args:
-        context: of the model.
         kernel: ``log`` or ``power``.
     """
 

@@ -44,7 +44,6 @@ class Randomised(PositionEncoding):
     do not depend on the rest of the batch.
 
     Args:
-        context: of the model.
         longest: n, tokens of the longest sequences in training; 0 for ``max_positions``. Position
             s >= n becomes L + s - n.
         reach: L, the range; 0 for eight times n.

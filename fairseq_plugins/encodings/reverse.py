@@ -29,7 +29,6 @@ class LengthAware(PositionEncoding):
     an even number.
 
     Args:
-        context: of the model.
         scale: as in ``sinusoidal``.
 
     Raises:
@@ -82,12 +81,7 @@ class LengthAware(PositionEncoding):
     formula="x_s + SPE(l - 1 - s), SPE as `sinusoidal`, l the length",
 )
 class ReverseSinusoidal(LengthAware):
-    """The sinusoid of l - 1 - s: backward-aware, not forward-aware.
-
-    Args:
-        context: of the model.
-        scale: as in ``sinusoidal``.
-    """
+    """The sinusoid of l - 1 - s: backward-aware, not forward-aware."""
 
     def rows(self, positions: Tensor, lengths: Tensor) -> Tensor:
         return self.sinusoid.rows(to_end(positions, lengths))
@@ -111,10 +105,6 @@ class AddedSinusoidal(LengthAware):
     to 21 inherit; the last product in Eq. 20 is sin X cos Y; and Eq. 23 is, with the paper's A and
     D, P_{x+y,2i} = (A - cos(L) D / (1 + sin L)) / 2 and P_{x+y,2i+1} = (D + cos(L) A /
     (1 + sin L)) / 2. The statement of Eq. 23, that the coefficients depend on L, holds.
-
-    Args:
-        context: of the model.
-        scale: as in ``sinusoidal``.
     """
 
     def rows(self, positions: Tensor, lengths: Tensor) -> Tensor:
@@ -134,10 +124,6 @@ class Dual(LengthAware):
     """The sinusoid of s in the first half of the features, of l - 1 - s in the second.
 
     It is forward- and backward-aware. Each half has the frequencies of C/2 features, as in Eq. 24.
-
-    Args:
-        context: of the model.
-        scale: as in ``sinusoidal``.
     """
 
     slices = 2
@@ -157,10 +143,6 @@ class TwoDimensional(LengthAware):
     """The sinusoid of s in the first half of the features, of the length in the second.
 
     It is forward-aware; no slice of it is the distance to the end.
-
-    Args:
-        context: of the model.
-        scale: as in ``sinusoidal``.
     """
 
     slices = 2

@@ -205,7 +205,6 @@ class XPos(PositionEncoding):
     attention uses a plain denominator in place of an encoded one.
 
     Args:
-        context: of the model.
         scale_base: tokens per power of zeta; 512 in the paper.
         gamma: 0.4 in the paper.
         layout: which features form pairs.

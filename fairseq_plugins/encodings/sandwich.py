@@ -36,7 +36,6 @@ class Sandwich(OffsetBias):
     waves, like a logarithm. The scales c_h follow ALiBi's slopes.
 
     Args:
-        context: of the model.
         num_features: features of the position vectors; 128 in the paper, for any model.
 
     Raises:

@@ -68,15 +68,7 @@ def _draw(encoding: ClippedOffsets) -> nn.Parameter:
     formula="q_s.(k_t + a_(t-s)) / sqrt(D), t - s clipped",
 )
 class ShawKeys(RelativeKeys):
-    """q_s . a_{clip(t - s)} is added to q_s . k_t; heads and layers share the learned a.
-
-    Args:
-        context: of the model.
-        max_distance: offsets are clipped to -max_distance..max_distance.
-
-    Raises:
-        ValueError: for a ``max_distance`` below 1.
-    """
+    """q_s . a_{clip(t - s)} is added to q_s . k_t; heads and layers share the learned a."""
 
     def __init__(self, context: EncodingContext, *, max_distance: int = 64) -> None:
         super().__init__(context, max_distance=max_distance)

@@ -48,8 +48,7 @@ class StochasticEncoding(PositionEncoding):
     Scores are relative only on average. Linear attention applies its feature map to the result.
 
     Args:
-        context: of the model.
-        num_realizations: R, also the features of encoded queries and keys.
+        num_realizations: R, the features of encoded queries and keys.
         gated: whether the codes have a gate.
 
     Raises:
@@ -171,10 +170,7 @@ class SineSPE(StochasticEncoding):
     0.4 and 1 for K up to 20. There are no second derivatives.
 
     Args:
-        context: of the model.
-        num_realizations: R.
         num_sines: K.
-        gated: whether the codes have a gate.
 
     Raises:
         ValueError: for numbers below 1.

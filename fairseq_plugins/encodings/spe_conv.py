@@ -38,10 +38,7 @@ class ConvSPE(StochasticEncoding):
     3/4 (1 - |x| / kernel_size). With random signs it would start near zero.
 
     Args:
-        context: of the model.
-        num_realizations: R.
         kernel_size: taps of the filters.
-        gated: whether the codes have a gate.
 
     Raises:
         ValueError: for numbers below 1.

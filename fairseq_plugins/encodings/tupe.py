@@ -46,7 +46,6 @@ class TUPE(PositionEncoding):
     ``tupe+t5`` adds a T5 bias of any size, which is not replaced at [CLS].
 
     Args:
-        context: of the model.
         t5_bias: also add T5's bias with its default sizes.
         cls_token: ``untied`` as above; ``tied`` treats position 0 like all others, for a model
             without [CLS]; ``auto`` is ``untied`` in bidirectional models, except fairseq's

@@ -21,7 +21,6 @@ class LRPE(PositionEncoding):
     """The unitary relative encoding W_s = P^H Lambda(s) P.
 
     Args:
-        context: of the model.
         basis: P.
         core: Lambda.
     """
