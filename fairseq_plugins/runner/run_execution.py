@@ -127,7 +127,7 @@ class RunExecution:
         return provenance.hardware(self.planned.devices.gpus, threads)
 
     def finish(self, existing: Result | None) -> str:
-        """Train and measure; write the result, delete checkpoints, return the numbers in a line.
+        """Train and measure; delete checkpoints, write the result, return its numbers in a line.
 
         existing: the run's result, which is not replaced.
         """
@@ -146,12 +146,12 @@ class RunExecution:
                 raise RunFailed(f"its measurements are not a valid result ({error})") from None
             self.journal.finished = True
             self.journal.write()
-            if existing is None:
-                self._write(result)
+            # Before the result, with which the run is done: no later call would delete them.
             for training in self.planned.trainings:
                 checkpoints.delete_unkept(self.root, self.planned, training, self.journal.keep)
-        if existing is None:
-            return summary(result)
+            if existing is None:
+                self._write(result)
+                return summary(result)
         return f"made again, {summary(result)}; {path} stays, with {summary(existing)}"
 
     def _open_folder(self) -> Journal:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 import types
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,7 +13,7 @@ from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.papers.lrpe import TABLE_2
 from fairseq_plugins.records import results
-from fairseq_plugins.runner import interruption, preflight, slurm_queue
+from fairseq_plugins.runner import interruption, preflight, run_execution, slurm_queue
 from fairseq_plugins.runner.interruption import STOP
 from fairseq_plugins.runner.journal import Journal
 from fairseq_plugins.runner.plan import plan
@@ -176,6 +177,19 @@ def test_without_its_last_checkpoint_a_measured_run_stays_measured(root, one):
     again = FakeFairseq(root)
     assert work(root, one, again) == 0
     assert again.trained == [] and len(again.evaluated) == 2
+
+
+def test_a_run_that_is_killed_before_its_result_has_deleted_what_is_not_kept(
+    root, one, monkeypatch
+):
+    """With its result it would be done, and its checkpoints would all stay."""
+    with monkeypatch.context() as patch:
+        patch.setattr(run_execution, "write_result", Mock(side_effect=KeyboardInterrupt))
+        assert work(root, one, FakeFairseq(root), keep="best") == 130
+    assert [p.name for p in (root / one.run.folder).glob("*.pt")] == ["checkpoint_best.pt"]
+    again = FakeFairseq(root)
+    assert work(root, one, again) == 0
+    assert again.trained == [] and (root / one.run.result).is_file()
 
 
 @pytest.mark.parametrize(
