@@ -25,7 +25,7 @@ _KINDS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated, signal.S
 
 
 def hold_back_signals() -> None:
-    """Block SIGUSR1, which would end this process, until a handler is installed."""
+    """Block SIGUSR1, which would end this process, until `Interruption.on_signals`."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 
 
@@ -81,16 +81,18 @@ class Interruption:
     def on_signals(self) -> Iterator[None]:
         """Handle signals as stop requests, also if a shell started this program ignoring SIGINT.
 
-        Call it in the main thread.
+        Call it in the main thread. After `hold_back_signals` SIGUSR1 is ignored in the end: a job
+        whose runs have ended renders its page and must not fail for want of time.
         """
 
         def request(signum: int, frame: FrameType | None) -> None:
             self.request(_KINDS[signal.Signals(signum)])
 
-        before = [signal.signal(kind, request) for kind in _KINDS]
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+        before = {kind: signal.signal(kind, request) for kind in _KINDS}
+        if signal.SIGUSR1 in signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1}):
+            before[signal.SIGUSR1] = signal.SIG_IGN
         try:
             yield
         finally:
-            for kind, handler in zip(_KINDS, before, strict=True):
+            for kind, handler in before.items():
                 signal.signal(kind, handler)

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 import types
 from unittest.mock import Mock
@@ -147,6 +148,16 @@ def test_outside_a_job_it_is_a_stop(root, one, requeued, capsys):
 
     assert work(root, one, Signalled(root)) == 138
     assert requeued == []
+
+
+@pytest.mark.parametrize(("in_job", "status"), [(True, 0), (False, -signal.SIGUSR1)])
+def test_a_job_whose_runs_have_ended_does_not_fail_at_the_signal(in_job, status):
+    """As while it renders its page: the jobs after it would be cancelled."""
+    code = "import os; from fairseq_plugins.runner.interruption import *\n"
+    code += "hold_back_signals()\n" * in_job
+    code += "with Interruption().on_signals(): pass\n"
+    code += "os.kill(os.getpid(), signal.SIGUSR1)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == status
 
 
 def test_one_job_trains_and_another_measures(root, one):
