@@ -18,7 +18,6 @@ from typing import Any, Protocol
 
 from fairseq_plugins.common.errors import WorkError
 from fairseq_plugins.common.root import IS_CHECKOUT, PACKAGE, configs_folder
-from fairseq_plugins.experiments.training import SRUN
 from fairseq_plugins.records.logs import last_lines
 
 POLL_SECONDS = 0.3
@@ -85,7 +84,7 @@ def executable(command: Sequence[str], *, in_job: bool = False) -> list[str]:
     """
     words = with_folders(command)
     modules = _MODULES | _IN_JOBS if in_job else _MODULES
-    start = len(SRUN) if tuple(words[: len(SRUN)]) == SRUN else 0
+    start = next(index for index, word in enumerate(words) if word in modules)  # behind srun
     return [
         *words[:start],
         os.environ.get(_OUTSIDE, sys.executable) if start else sys.executable,
