@@ -150,14 +150,14 @@ def test_outside_a_job_it_is_a_stop(root, one, requeued, capsys):
     assert requeued == []
 
 
-@pytest.mark.parametrize(("in_job", "status"), [(True, 0), (False, -signal.SIGUSR1)])
-def test_a_job_whose_runs_have_ended_does_not_fail_at_the_signal(in_job, status):
+def test_a_job_whose_runs_have_ended_does_not_fail_at_the_signal():
     """As while it renders its page: the jobs after it would be cancelled."""
     code = "import os; from fairseq_plugins.runner.interruption import *\n"
-    code += "hold_back_signals()\n" * in_job
+    code += "signal.signal(signal.SIGUSR1, signal.SIG_DFL)\n"  # whatever this process inherits
+    code += "hold_back_signals()\n"
     code += "with Interruption().on_signals(): pass\n"
     code += "os.kill(os.getpid(), signal.SIGUSR1)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == status
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_one_job_trains_and_another_measures(root, one):
