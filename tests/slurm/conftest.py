@@ -162,3 +162,9 @@ def training_for(root: Path, updates: int) -> Path:
     scale["checkpoint"].update(save_interval=100_000, save_interval_updates=100_000)
     path.write_text("# @package _global_\n" + yaml.safe_dump(scale))
     return root
+
+
+def log_of(root: Path) -> str:
+    """What the training of `base` under linear attention has logged so far."""
+    path = root / "checkpoints" / "table2" / "toy" / "base-linear-s1" / "train.log"
+    return path.read_text() if path.is_file() else ""

@@ -14,14 +14,13 @@ import pytest
 import torch
 
 from tests.integration.toy_repository import GLUE, LM, MLM, MT, make_repository
-from tests.slurm.conftest import REPOSITORY, TESTBED, Cluster, copy_of, training_for
+from tests.slurm.conftest import REPOSITORY, TESTBED, Cluster, copy_of, log_of, training_for
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(7200)]
 
 ONE = ("--scale", "toy", "--rows", "base", "--attention", "linear", "--slurm")
 JOB = "table2-toy-base-linear-s1"
 KILLS, RUNS = 10, 16  # of the whole paper
-FOLDER = Path("checkpoints", "table2", "toy", "base-linear-s1")
 
 
 def test_for_a_higher_partition_a_job_steps_back_and_goes_on(
@@ -91,11 +90,6 @@ def test_submitit_sweeps_over_rows(cluster: Cluster, root: Path) -> None:
     encodings = [state["cfg"]["model"]["position_encoding"] for state in states]
     assert sorted(encodings) == ["lrpe_type2", "rope"]
     assert all(state["optimizer_history"][-1]["num_updates"] == 3 for state in states)
-
-
-def log_of(root: Path) -> str:
-    path = root / FOLDER / "train.log"
-    return path.read_text() if path.is_file() else ""
 
 
 def logged(root: Path) -> dict[int, datetime]:
