@@ -69,7 +69,7 @@ def causal_product(
 
 def _check_decay(log_decay: Tensor, q: Tensor) -> None:
     batch, heads, length, _ = q.shape
-    if log_decay.shape not in {(1, heads, length), (batch, heads, length)}:
+    if log_decay.shape not in ((1, heads, length), (batch, heads, length)):
         raise ValueError(
             f"`log_decay` must be (B or 1, H, T), here ({batch} or 1, {heads}, {length}), "
             f"but is {tuple(log_decay.shape)} instead."

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from fairseq_plugins.kernels import (
     LinearState,
@@ -197,6 +198,16 @@ def test_half_precision_only_rounds_inputs_and_output(dtype, normalizer):
     expected = wide.call(naive_linear_attention, log_decay=log_decay, causal=True)
     assert result.dtype == dtype
     assert_close(result, expected, 1e-2)
+
+
+def test_a_recorded_graph_of_symbolic_sizes_takes_other_lengths():
+    def attend(q, k, v, log_decay):
+        return causal_linear_attention(q, k, v, log_decay=log_decay)
+
+    cases = {n: (*torch.rand(3, 2, 3, n, 8).unbind(), -torch.rand(1, 3, n)) for n in (64, 5, 129)}
+    graph = make_fx(attend, tracing_mode="symbolic")(*cases[64])
+    for inputs in cases.values():
+        assert_close(graph(*inputs), attend(*inputs), 1e-6)
 
 
 def test_refusals():
