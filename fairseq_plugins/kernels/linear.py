@@ -3,6 +3,8 @@
 Shapes: B batch, H heads, T queries, S keys, D' features, M values, C chunk.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -92,25 +94,13 @@ def causal_linear_attention(
     if initial_state is not None:
         dtype = torch.promote_types(dtype, initial_state.kv.dtype)
     backend = choose_backend(q.device, dtype)
-    if q.size(2) == 1 and log_decay is None and not needs_plain_operations():
-        start = initial_state or _empty_state(k, v, norm_k)
-        if normalize and normalizer_k is None and _runs_natively(backend, q, k, v, *start):
-            output, _, _, *sums = native.attend(q, k, v, *start, min_cosine, epsilon)
-            return (output, LinearState(*sums)) if return_state else output
-        state = _next_state(k, v, norm_k, start)
-        output = attend_state(
-            q,
-            state,
-            normalizer_q=normalizer_q,
-            normalize=normalize,
-            min_cosine=min_cosine,
-            epsilon=epsilon,
-        )
-        output = output.to(v.dtype) if normalize else output
-        return (output, state) if return_state else output
+    clamp: dict[str, Any] = {"min_cosine": min_cosine, "epsilon": epsilon}
+    is_step = q.size(2) == 1 and log_decay is None and not needs_plain_operations()
+    divides = normalize and log_decay is None
+    is_fused = divides and normalizer_k is None  # with the denominator in the same pass
     needs_state = initial_state is not None or return_state
-    is_simple = normalize and log_decay is None
-    if backend == "triton" and is_simple and not needs_state:
+    # The first way whose condition holds; the last one supports every call.
+    if backend == "triton" and divides and not (is_step or needs_state):
         from fairseq_plugins.kernels import triton_linear  # triton is optional
 
         divided = triton_linear.causal_attention(
@@ -119,34 +109,31 @@ def causal_linear_attention(
         if divided is not None:
             return divided
     start = initial_state or _empty_state(k, v, norm_k)
-    if is_simple and normalizer_k is None and goes_by_chunks(backend, q.device):
+    if is_fused and _runs_natively(backend, q, k, v, *start):
+        output, _, _, *sums = native.attend(q, k, v, *start, min_cosine, epsilon)
+        state = LinearState(*sums)
+    elif is_step:
+        state = _next_state(k, v, norm_k, start)
+        output = attend_state(q, state, normalizer_q=normalizer_q, normalize=normalize, **clamp)
+    elif is_fused and goes_by_chunks(backend, q.device):
         output, state = attend_by_chunks(
-            q,
-            k,
-            v,
-            start,
-            min_cosine=min_cosine,
-            epsilon=epsilon,
-            chunk=chunk_size,
-            backend=backend,
-            needs_state=needs_state,
+            q, k, v, start, chunk=chunk_size, backend=backend, needs_state=needs_state, **clamp
         )
-        return (output, state) if return_state else output
-    output, kv = causal_product(q, k, v, start.kv, log_decay, chunk_size)
-    if not (normalize or return_state):
-        return output
-    norm_q = q if normalizer_q is None else normalizer_q
-    own_decay = log_decay if normalizer_k is None else None
-    needs_norms = bool(min_cosine) or return_state
-    is_at_once = backend in ("torch", "native") and not goes_by_chunks(backend, q.device)
-    if own_decay is None and is_at_once:
-        denominators = _summed_denominators(norm_q, norm_k, start, chunk_size, needs_norms)
     else:
-        denominators = _denominators(norm_q, norm_k, start, own_decay, chunk_size, needs_norms)
-    denominator, sizes, *last = denominators
-    if normalize:
-        output = _divide(output, denominator, norm_q, sizes, min_cosine, epsilon).to(v.dtype)
-    return (output, LinearState(kv, *last)) if return_state else output
+        output, kv = causal_product(q, k, v, start.kv, log_decay, chunk_size)
+        state = start
+        if normalize or return_state:
+            norm_q = q if normalizer_q is None else normalizer_q
+            decay = log_decay if normalizer_k is None else None
+            needs_norms = bool(min_cosine) or return_state
+            denominator, sizes, *last = _denominators(
+                norm_q, norm_k, start, decay, chunk_size, backend, needs_norms
+            )
+            state = LinearState(kv, *last)
+        if normalize:
+            output = _divide(output, denominator, norm_q, sizes, **clamp)
+    output = output.to(v.dtype) if normalize else output
+    return (output, state) if return_state else output
 
 
 def _denominators(
@@ -155,37 +142,34 @@ def _denominators(
     start: LinearState,
     log_decay: Tensor | None,
     chunk: int,
+    backend: Backend,
     needs_norms: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return sums of weights and of norms (B, H, T, 1), ``k_sum`` and ``k_norm`` of the last key.
 
     Unless ``needs_norms``, norms are those of ``start``.
     """
+    wide, k_norm = start.kv.dtype, start.k_norm
+    is_at_once = backend in ("torch", "native") and not goes_by_chunks(backend, norm_k.device)
+    if log_decay is None and is_at_once:  # sums of keys take fewer launches than products
+        keys, before = norm_k.to(wide), start.k_sum
+        if needs_norms:
+            keys = torch.cat((keys, norms(norm_k, wide)), -1)
+            before = torch.cat((before, k_norm), -1)
+        sums = running_sums(keys, before, chunk)
+        k_sums = sums[..., : norm_k.size(-1)]
+        sizes = sums[..., -1:] if needs_norms else k_norm.unsqueeze(-1)
+        denominator = (norm_q.to(wide) * k_sums).sum(-1, keepdim=True)
+        return denominator, sizes, k_sums[:, :, -1], sizes[:, :, -1]
     ones = norm_k.new_ones(*norm_k.shape[:3], 1)
-    k_sum, sizes = start.k_sum.unsqueeze(-1), start.k_norm.unsqueeze(-1)
-    k_norm = sizes
+    k_sum, sizes = start.k_sum.unsqueeze(-1), k_norm.unsqueeze(-1)
     denominator, k_sum = causal_product(norm_q, norm_k, ones, k_sum, log_decay, chunk)
+    last = sizes
     if needs_norms:
         others = torch.ones_like(ones)  # Two tensors, since Dynamo cannot trace an argument twice.
-        key_norms = norms(norm_k, start.kv.dtype)
-        sizes, k_norm = causal_product(others, key_norms, ones, k_norm, log_decay, chunk)
-    return denominator, sizes, k_sum.squeeze(-1), k_norm.squeeze(-1)
-
-
-def _summed_denominators(
-    norm_q: Tensor, norm_k: Tensor, start: LinearState, chunk: int, needs_norms: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return what ``_denominators`` does without a decay, from sums of keys: fewer launches."""
-    wide = start.kv.dtype
-    keys, before = norm_k.to(wide), start.k_sum
-    if needs_norms:
-        keys = torch.cat((keys, norms(norm_k, wide)), -1)
-        before = torch.cat((before, start.k_norm), -1)
-    sums = running_sums(keys, before, chunk)
-    k_sums = sums[..., : norm_k.size(-1)]
-    sizes = sums[..., -1:] if needs_norms else start.k_norm.unsqueeze(-1)
-    denominator = (norm_q.to(wide) * k_sums).sum(-1, keepdim=True)
-    return denominator, sizes, k_sums[:, :, -1], sizes[:, :, -1]
+        key_norms = norms(norm_k, wide)
+        sizes, last = causal_product(others, key_norms, ones, sizes, log_decay, chunk)
+    return denominator, sizes, k_sum.squeeze(-1), last.squeeze(-1)
 
 
 def _empty_state(k: Tensor, v: Tensor, norm_k: Tensor) -> LinearState:
@@ -212,13 +196,15 @@ def _check_state(state: LinearState, k: Tensor, v: Tensor, norm_k: Tensor) -> No
 
 
 def _runs_natively(backend: Backend, *inputs: Tensor) -> bool:
-    """Return whether the compiled library takes a step of q, k, v and a state, without gradients.
+    """Return whether the compiled library takes q, k, v and a state directly, without gradients.
 
-    A dozen small operations take two to three times as long.
+    A step in plain operations takes two to three times as long.
     """
-    if backend != "native" or forward_ad._current_level >= 0 or not native.fits(*inputs[:3]):
-        return False  # in forward mode the library would lose the tangents
-    return not (torch.is_grad_enabled() and any(x.requires_grad for x in inputs))
+    # In forward mode the library would lose the tangents, and Dynamo cannot trace it.
+    if backend != "native" or forward_ad._current_level >= 0 or torch.compiler.is_compiling():
+        return False
+    has_gradients = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
+    return not has_gradients and native.fits(*inputs[:3])
 
 
 def _next_state(k: Tensor, v: Tensor, norm_k: Tensor, start: LinearState) -> LinearState:
