@@ -211,7 +211,8 @@ class DebertaWithMaskDecoder(DeBERTa):
     extrapolates = False
     is_relative = False
 
-    @wraps(DeBERTa.__init__)  # whose options are read from the signature
+    # Options are read from the signature.
+    @wraps(DeBERTa.__init__)  # type: ignore[misc]
     def __init__(self, context: EncodingContext, **options: Any) -> None:
         super().__init__(context, **options)
         self.absolute = Learned(context)
