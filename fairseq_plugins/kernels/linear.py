@@ -95,12 +95,11 @@ def causal_linear_attention(
         dtype = torch.promote_types(dtype, initial_state.kv.dtype)
     backend = choose_backend(q.device, dtype)
     clamp: dict[str, Any] = {"min_cosine": min_cosine, "epsilon": epsilon}
-    is_step = q.size(2) == 1 and log_decay is None and not needs_plain_operations()
     divides = normalize and log_decay is None
     is_fused = divides and normalizer_k is None  # with the denominator in the same pass
     needs_state = initial_state is not None or return_state
     # The first way whose condition holds; the last one supports every call.
-    if backend == "triton" and divides and not (is_step or needs_state):
+    if backend == "triton" and divides and not (needs_state or _is_step(q, log_decay)):
         from fairseq_plugins.kernels import triton_linear  # triton is optional
 
         divided = triton_linear.causal_attention(
@@ -112,7 +111,7 @@ def causal_linear_attention(
     if is_fused and _runs_natively(backend, q, k, v, *start):
         output, _, _, *sums = native.attend(q, k, v, *start, min_cosine, epsilon)
         state = LinearState(*sums)
-    elif is_step:
+    elif _is_step(q, log_decay):
         state = _next_state(k, v, norm_k, start)
         output = attend_state(q, state, normalizer_q=normalizer_q, normalize=normalize, **clamp)
     elif is_fused and goes_by_chunks(backend, q.device):
@@ -134,6 +133,11 @@ def causal_linear_attention(
             output = _divide(output, denominator, norm_q, sizes, **clamp)
     output = output.to(v.dtype) if normalize else output
     return (output, state) if return_state else output
+
+
+def _is_step(q: Tensor, log_decay: Tensor | None) -> bool:
+    """Return whether this is a step of decoding, for which sums need no chunks."""
+    return q.size(2) == 1 and log_decay is None and not needs_plain_operations()
 
 
 def _denominators(
