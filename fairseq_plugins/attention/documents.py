@@ -59,11 +59,11 @@ class Documents:
         return (~self.padding_mask).sum(1)
 
     def apart(self, x: Tensor) -> Tensor:
-        """Unpack into a row per document, padded on the right: (1, ..., T, D) -> (N, ..., L, D)."""
+        """Unpack the row into a padded batch of documents: (1, ..., T, D) -> (N, ..., L, D)."""
         return x[0][..., self.tokens, :].movedim(-3, 0)
 
     def together(self, x: Tensor) -> Tensor:
-        """Pack into one row: (N, ..., L, D) -> (1, ..., T, D)."""
+        """Pack a padded batch of documents into one row: (N, ..., L, D) -> (1, ..., T, D)."""
         return x.movedim(0, -3)[..., self.document, self.positions, :].unsqueeze(0)
 
 

@@ -59,7 +59,10 @@ def check_dtypes(**inputs: Tensor) -> None:
 
 
 def rows_of(x: Tensor, rows: Tensor) -> Tensor:
-    """Select rows of a batch, keeping the bound of positions; a single shared row stays."""
+    """Select sequences of a batch (B or 1, ...), and keep the bound of positions.
+
+    A tensor with one row for all sequences is returned as it is.
+    """
     return x if x.size(0) == 1 else with_end_of(x[rows], x)
 
 

@@ -263,7 +263,9 @@ class LinearAttention(Attention):
     def denominator_features(
         self, q: Tensor, k: Tensor, positions: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the features of queries and keys (B, H, T, D) that make the denominator.
+        """Return the features of queries and keys whose products add up to the denominator.
+
+        Both are (B, H, T, D), or D' where encoded features have another size.
 
         Args:
             q: (B, H, T, D).

@@ -89,7 +89,7 @@ def attention_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
 
 
 def to_added(mask: Tensor | None, added: Tensor | None, queries: int) -> Tensor | None:
-    """Combine a mask with the values that a padding mask adds to the logits.
+    """Combine an attention mask with the floating-point values of a padding mask.
 
     Args:
         mask: (T, S), (B, T, S) or (B, H, T, S), bool or added to the logits.

@@ -198,7 +198,7 @@ class FairseqMultiheadAttention(nn.Module):
         incremental_state: IncrementalState,
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend from the next tokens: to those before and themselves, or to fixed keys."""
+        """Attend from the next tokens to all so far, or in cross-attention to fixed keys."""
         keys, state = at.keys, self._get_input_buffer(incremental_state)
         attention, mask, shared = self.attention, keys.padding_mask, at.shared
         if at.memory is None:

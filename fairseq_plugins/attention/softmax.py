@@ -149,7 +149,7 @@ class SoftmaxAttention(Attention):
         return self._encoded("transform_output", output, call.q_positions)
 
     def _read(self, call: Call, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:
-        """Attend and decode values; return the output, and the weights or None."""
+        """Attend to the keys of a call; return the decoded output, and the weights or None."""
         parts = self._parts_with("relative_values")
         if not parts and not need_weights:
             return self._encoded("transform_output", self._output(call), call.q_positions), None
@@ -170,7 +170,7 @@ class SoftmaxAttention(Attention):
         return softmax_with_weights(q, k, v, terms, hidden, scale=self.scale, dropout=self._dropout)
 
     def _output(self, call: Call) -> Tensor:
-        """Return the output alone, by the fastest way that has all gradients."""
+        """Return the output without weights, by the fastest kernel that has all gradients."""
         if self._goes_by_blocks(call):
             return self._output_by_blocks(call)
         q, relative, decay = self._terms(call)
@@ -201,7 +201,7 @@ class SoftmaxAttention(Attention):
         )
 
     def _goes_by_blocks(self, call: Call) -> bool:
-        """Return whether the values added to the logits are too many for one tensor (T, S)."""
+        """Return whether the values added to the logits are too many for one tensor."""
         if self._adds_nothing or self._seeing_mask or torch.compiler.is_compiling():
             return False
         heads, queries = call.q.shape[1:3]
@@ -237,7 +237,7 @@ class SoftmaxAttention(Attention):
     def _shared_mask(
         self, call: Call, content: Tensor | None, dtype: torch.dtype
     ) -> tuple[Tensor | None, bool]:
-        """Return what ``_mask`` does, once per pass where it is the same for all layers."""
+        """Return the result of ``_mask``, computed once per pass if all layers share it."""
         if content is not None or call.attn_mask is not None or not self._biases_are_shared:
             return self._mask(call, content, dtype)
         # Without lengths, which a dictionary key would fix in a compiled graph.

@@ -28,9 +28,9 @@ class ClippedOffsets(PositionEncoding):
         self.max_distance = max_distance
 
     def index(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """Return the row of each pair: (B or 1, T), (B or 1, S) -> (B or 1, T, S) int64."""
+        """Return the table's row of each pair: (B or 1, T), (B or 1, S) -> (B or 1, T, S) int64."""
         return self.row_of(relative_positions(q_positions, k_positions))
 
     def row_of(self, offsets: Tensor) -> Tensor:
-        """Return the row of each offset ``k_position - q_position``, any shape, int64."""
+        """Return the table's row of each offset ``k_position - q_position`` (any shape, int64)."""
         return offsets.clamp(-self.max_distance, self.max_distance) + self.max_distance

@@ -101,7 +101,11 @@ class Compose(PositionEncoding):
         self._scale = self._common_scale()
 
     def _common_scale(self) -> float:
-        """Return the one scale that differs from the default, or the default."""
+        """Return the one scale of the parts that is not the default, else the default.
+
+        Raises:
+            ValueError: several such scales, or one that would change another part's logits.
+        """
         default = PositionEncoding.logit_scale(self)
         scaled = [part for part in self.parts if part.logit_scale() != default]
         scales = {part.logit_scale() for part in scaled}

@@ -39,7 +39,7 @@ class Core(nn.Module):
 
 
 class Angles(Core):
-    """A Lambda(s) of angles s theta, with theta learned or fixed.
+    """Base class of matrices Lambda(s) that turn by angles s theta, with theta learned or fixed.
 
     Args:
         angles: formula of theta, (n,) float64.
@@ -79,7 +79,10 @@ class Angles(Core):
 
 
 class _Values:
-    """A tensor's values as a key, copied before it is kept; reading them would make a GPU wait."""
+    """A key that is equal to another if the tensors' values are, whose comparison a GPU waits for.
+
+    ``copy`` must be called before the key is kept, since the tensor may be written to.
+    """
 
     def __init__(self, x: Tensor) -> None:
         self.x = x

@@ -188,5 +188,5 @@ class Fire(PositionEncoding):
         return PairwiseBias(of_pair)
 
     def _rate_and_threshold(self) -> tuple[Tensor, Tensor]:
-        """Return c and L, each (1,)."""
+        """Return the rate c and the threshold L, each (1,)."""
         return widened(self.log_rate).exp(), widened(self.log_threshold).exp()

@@ -38,9 +38,12 @@ def occurring_offsets(
 
 
 def gather_offsets(per_offset: Tensor, offsets: Tensor, low: int) -> Tensor:
-    """Gather each pair's column of those for ``low``, ``low + 1``, ...
+    """Return each pair's value from values per query and offset: (B, H, T, N) -> (B, H, T, S).
 
-    (B, H, T, N), (B or 1, T, S) -> (B, H, T, S).
+    Args:
+        per_offset: (B, H, T, N), for the offsets ``low``, ``low + 1``, ...
+        offsets: (B or 1, T, S), of every pair of a query and a key.
+        low: the offset of the first column.
     """
     return gather_columns(per_offset, offsets - low)
 
@@ -70,7 +73,7 @@ def products_by_offset(x: Tensor, rows: Tensor, offsets: Tensor, low: int) -> Te
 
 
 def gather_columns(columns: Tensor, index: Tensor) -> Tensor:
-    """Gather the column of each pair: (B, H, T, N), (B or 1, T, S) -> (B, H, T, S).
+    """Return each pair's value by its column: (B, H, T, N), (B or 1, T, S) -> (B, H, T, S).
 
     Gradients of pairs with the same column are added in float32, see ``sum_columns``.
     """

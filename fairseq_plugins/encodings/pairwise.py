@@ -85,7 +85,7 @@ class OffsetBias(PositionEncoding):
         return bias.squeeze(-2).expand(heads, -1)
 
     def pairwise_bias(self, q_positions: Tensor, k_positions: Tensor, end: int) -> PairwiseBias:
-        """Gather the bias from ``bias_by_offset``, which also adds up gradients by offset."""
+        """Look up the bias in the table of ``bias_by_offset``, where gradients add up by offset."""
         table = self.bias_by_offset(end, q_positions.device)
         # Shifted here, since an integer in the function would be a constant of the compiled kernel.
         q_at, k_at = position_at(q_positions - (end - 1)), position_at(k_positions)

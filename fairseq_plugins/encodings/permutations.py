@@ -61,13 +61,13 @@ def powers_at(permutation: Tensor, positions: Tensor) -> Tensor:
 
 
 class _Powers(NamedTuple):
-    """Cached powers of a permutation.
+    """Cached powers of a permutation, as indices of features.
 
     Attributes:
         permutation: (D,) or (H, D).
         version: the permutation's version counter, to detect writes.
-        rows: (N, 1 or H, D).
-        inverses: (N, 1 or H, D).
+        rows: (N, 1 or H, D), the powers 0 to N - 1.
+        inverses: (N, 1 or H, D), their inverses.
     """
 
     permutation: "weakref.ref[Tensor]"
@@ -157,7 +157,7 @@ class PermutationPowers:
 
 
 def _permute(x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
-    """Return x[..., index], index (B or 1, T, 1 or H, D); ``inverse`` serves the gradient."""
+    """Gather the features of x (B, T, H, D) by ``index``, and gradients by ``inverse``."""
     if is_transformed():  # any derivative, in any order
         return x.gather(-1, index.expand(x.shape))
     permuted: Tensor = apply_function(_PermuteFeatures, x, index, inverse)
@@ -165,7 +165,7 @@ def _permute(x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
 
 
 class _PermuteFeatures(torch.autograd.Function):
-    """``_permute`` whose gradient gathers by the inverse."""
+    """A gather of features whose gradient is a gather by the inverse permutation."""
 
     @staticmethod
     def forward(x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:

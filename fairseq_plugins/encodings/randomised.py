@@ -37,11 +37,11 @@ class Randomised(PositionEncoding):
     nothing. A model trained on n tokens has then seen positions (or distances) up to L; the other
     encodings are built for L positions.
 
-    Deviations from the paper: there, positions are drawn in evaluation too. Here position s is s
-    in evaluation, so that sequences can be generated token by token; every position and distance
-    below L was seen in training. And there, as many positions are drawn in training as a sequence
-    has tokens. Here n is a constant and a shorter sequence has the first of them, so that positions
-    do not depend on the rest of the batch.
+    It deviates from the paper twice. The paper draws positions in evaluation too; here position s
+    is s in evaluation, so that sequences can be generated token by token. Every position and
+    distance below L was seen in training. The paper draws as many positions as a sequence has
+    tokens; here n is a constant and a shorter sequence has the first of them, so that positions do
+    not depend on the rest of the batch.
 
     Args:
         longest: n, tokens of the longest sequences in training; 0 for ``max_positions``. Position

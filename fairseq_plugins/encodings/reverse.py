@@ -1,4 +1,8 @@
-"""Sinusoids of the distance to the sequence's end, or of its length."""
+"""Sinusoids of the distance to the sequence's end, or of its length.
+
+In the paper's words vectors are forward-aware if some features are the same at one distance from
+the start in sequences of every length, and backward-aware if some are at one from the end.
+"""
 
 from dataclasses import replace
 

@@ -75,7 +75,7 @@ class PositionTable:
     formula: Formula
 
     def at(self, positions: Tensor) -> Tensor:
-        """Compute the rows at ``positions`` without a table."""
+        """Evaluate the formula at ``positions`` of any sign, without the cached table."""
         return _narrow(self.formula(positions.double()))
 
     def __call__(self, positions: Tensor, absolute: str | None = None) -> Tensor:
@@ -106,15 +106,15 @@ class PositionTable:
 
 
 def suits_table(positions: Tensor, low: int, end: int) -> bool:
-    """Return whether to read positions in low..end - 1 from a table of all rows below ``end``."""
+    """Return whether a table of ``end`` rows is worth its memory for these positions."""
     return low >= 0 and end <= max(_MAX_ROWS, 4 * positions.numel())
 
 
 def once_per_positions(key: object, positions: Tensor, make: Callable[[], Any]) -> Any:
-    """Return what ``make`` computes from these positions, for all layers that share the tensor.
+    """Call ``make`` once for all layers that share the tensor ``positions``, and return its result.
 
-    It is kept as the tensor's attribute until another key or a change in place. In inference mode
-    nothing is kept: backward could not use it later.
+    The result is an attribute of the tensor, until a call has another key or the tensor is written
+    to. In inference mode nothing is kept: backward could not use it later.
     """
     if is_recorded(positions) or torch.is_inference_mode_enabled() or positions.is_inference():
         return make()

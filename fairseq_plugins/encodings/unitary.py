@@ -76,7 +76,7 @@ class LRPE(PositionEncoding):
 
 
 def build_lrpe(context: EncodingContext, basis: Basis, core: Core) -> LRPE:
-    """Build the encoding of P and Lambda, in the fastest version for the two."""
+    """Build the encoding of P and Lambda, by the class that is fastest for the two."""
     match basis, core:
         case Householder() | Cosine(), _:
             return Foldable(context, basis, core)
@@ -90,7 +90,7 @@ def build_lrpe(context: EncodingContext, basis: Basis, core: Core) -> LRPE:
 
 
 class Foldable(LRPE):
-    """LRPE with a real orthogonal P, which can be folded into the query and key projections."""
+    """LRPE with a real P, which can be folded into the weights of the projections."""
 
     _is_folded = False
 
@@ -126,7 +126,7 @@ class Foldable(LRPE):
 
 
 class OddEvenRotation(LRPE):
-    """Odd-even P with a rotation, D even: P only changes the pairing, without a gather."""
+    """Odd-even P with a rotation, D even: P only changes which features are pairs: no gather."""
 
     core: Rotation
 

@@ -100,7 +100,7 @@ def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
 def uses_flex(device: torch.device, dtype: torch.dtype) -> bool:
     """Return whether softmax attention with a bias runs as FlexAttention, which Triton compiles.
 
-    With ``FAIRSEQ_PLUGINS_FLEX=1``, on the same devices as ``triton``.
+    It does if ``FAIRSEQ_PLUGINS_FLEX`` is 1 and the device can run the backend ``triton``.
 
     Args:
         device: of the inputs.

@@ -41,12 +41,12 @@ def chunks(length: int, size: int) -> list[slice]:
 
 
 def _flat(x: Tensor) -> Tensor:
-    """Merge dimensions: (B, H, ...) -> (N, ...), usually without a copy."""
+    """Merge batch and heads: (B, H, ...) -> (N, ...), usually without a copy."""
     return x.flatten(0, 1)
 
 
 def _square(scratch: Tensor, rows: slice) -> Tensor:
-    """Return memory for the weights (N, C, C) of a chunk, which may be shorter than the others."""
+    """Return the scratch memory for the weights (N, C, C); new memory for a shorter last chunk."""
     size = rows.stop - rows.start
     return scratch if size == scratch.size(1) else scratch.new_empty(scratch.size(0), size, size)
 
