@@ -15,6 +15,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from fairseq_plugins.cli import analysis_options, pack, rehearse, report
 from fairseq_plugins.common.extras import EXTRAS, extra_of
 from fairseq_plugins.common.pictures import MOST_BYTES
 
@@ -318,9 +319,7 @@ def test_the_page_on_installing_compiles_fairseq_as_the_release_check_does():
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="an archive has no index")
 def test_git_ignores_what_commands_write_without_output():
     """Files that git shows would mark all later results as made from a changed commit."""
-    writers = ("attention_command", "picture_command", "similarity_command")
-    for name in (*writers, "pack", "rehearse", "report"):
-        output = importlib.import_module(f"fairseq_plugins.cli.{name}").OUTPUT
+    for output in (analysis_options.PICTURES, pack.OUTPUT, rehearse.OUTPUT, report.OUTPUT):
         command = ["git", "check-ignore", "-q", str(output / "file")]
         assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0, output
 

@@ -2,43 +2,33 @@
 
 import argparse
 import sys
-from types import ModuleType
 
-from fairseq_plugins.cli import (
-    attention_command,
-    awareness_command,
-    correlations,
-    extrapolation_command,
-    figure,
-    identical_words_command,
-    picture_command,
-    similarity_command,
-)
+from fairseq_plugins.cli import analyse_bert, analyse_checkpoints, analyse_encodings
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.parser import Parser
 
-# Modules with `register(commands)`, which import what takes seconds only when they run.
-COMMANDS: tuple[ModuleType, ...] = (
-    extrapolation_command,
-    picture_command,
-    attention_command,
-    similarity_command,
-    identical_words_command,
-    awareness_command,
-    correlations,
-    figure,
+# Each adds a command, whose run imports what takes seconds.
+COMMANDS = (
+    analyse_checkpoints.add_extrapolation,
+    analyse_encodings.add_picture,
+    analyse_checkpoints.add_attention,
+    analyse_checkpoints.add_similarity,
+    analyse_checkpoints.add_identical_words,
+    analyse_encodings.add_awareness,
+    analyse_bert.add_correlations,
+    analyse_bert.add_figure,
 )
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """Build the parser with a subcommand for each module of `COMMANDS`."""
+    """Build the parser with a subcommand for each of `COMMANDS`."""
     parser = Parser(
         prog="fairseq-pe analyse",
         description="Measure and draw position encodings, trained models and results.",
     )
     choices = parser.add_subparsers(dest="command", required=True)
-    for module in COMMANDS:
-        module.register(choices)
+    for add in COMMANDS:
+        add(choices)
     return parser
 
 

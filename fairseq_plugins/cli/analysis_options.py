@@ -2,7 +2,8 @@
 
 import argparse
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,25 @@ from fairseq_plugins.data.options import check_file, check_folder
 if TYPE_CHECKING:
     from fairseq_plugins.analysis.figure_files import RenderedFigure
 
+PICTURES = Path("pictures")  # folder of output by default
 OF_ANY = "checkpoint of any model of this package"
 WITH_DICTIONARIES = "data folder with the dictionaries"
 SPLIT, LENGTH = "test", 32
 PICTURE = f"or one picture, whose name ends with {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+
+
+def add_command(
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], None],
+    summary: str,
+    description: str = "{}",
+) -> argparse.ArgumentParser:
+    """Add a command; `{}` in its description stands for the summary, as a sentence begins."""
+    about = description.format(f"{summary[0].upper()}{summary[1:]}")
+    command: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=about)
+    command.set_defaults(run=run)
+    return command
 
 
 def add_checkpoint(command: argparse.ArgumentParser, text: str = OF_ANY, data: str = "") -> None:
@@ -42,6 +58,13 @@ def add_samples(command: argparse.ArgumentParser) -> None:
     add("--split", default=SPLIT, help=f"train, valid or test (default: {SPLIT})")
     text = f"tokens of a sample, or of a translation's sentences at most (default: {LENGTH})"
     add("--length", type=number("--length", 2), default=LENGTH, metavar="N", help=text)
+
+
+def add_stem(command: argparse.ArgumentParser, name: str) -> None:
+    """Add --output of `write_analysis`, by default pictures/<name>."""
+    default = PICTURES / name
+    text = f"path of the output files, without suffix, {PICTURE} (default: {default})"
+    command.add_argument("--output", type=new_file, default=default, metavar="STEM", help=text)
 
 
 def is_picture(path: Path) -> bool:
@@ -114,15 +137,25 @@ def typed(args: argparse.Namespace) -> str:
 
 
 def write_analysis(
-    figure: "RenderedFigure", stem: Path, args: argparse.Namespace, *, title: str, caption: str
+    figure: "RenderedFigure",
+    args: argparse.Namespace,
+    models: Mapping[str, Path],
+    *,
+    title: str,
+    caption: str,
 ) -> None:
-    """Write a figure with the typed command, or its picture alone, and print the files."""
+    """Write a figure of models to --output, or its picture alone, and print the files.
+
+    Its page has the typed command, and how the models were trained.
+    """
     # Here, since this takes seconds, which --help must not.
     from fairseq_plugins.analysis.figure_files import write_figure
 
+    stem = args.output
     if is_picture(stem):
         save_for_print(figure.picture, stem)
         print(f"written: {from_root(stem)}")
         return
+    figure = replace(figure, models=[describe_training(*one) for one in models.items()])
     write_figure(figure, stem, title=title, caption=caption, command=typed(args))
     print(f"written: {from_root(stem)}.png, .svg, .json and .md")

@@ -27,7 +27,7 @@ from fairseq_plugins.analysis.position_rows import (
     input_rows,
 )
 from fairseq_plugins.cli.analyse import main
-from fairseq_plugins.cli.awareness_command import RELATIVE
+from fairseq_plugins.cli.analyse_encodings import RELATIVE
 from fairseq_plugins.common.provenance import portable
 from fairseq_plugins.encodings import ENCODINGS
 

@@ -95,9 +95,9 @@ def test_help_names_every_table(capsys):
 
 
 def test_the_table_of_correlations_is_that_of_analyse(tmp_path, monkeypatch, capsys):
-    from fairseq_plugins.cli import correlations
+    from fairseq_plugins.cli import analyse_bert
 
-    monkeypatch.setattr(correlations, "ROOT", tmp_path)
+    monkeypatch.setattr(analyse_bert, "ROOT", tmp_path)
     assert main(["table", "bert_table5", "--scale", "toy"]) == 2
     assert "fairseq-pe analyse correlations: error: --scale must" in capsys.readouterr().err
 

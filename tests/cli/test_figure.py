@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.__main__ import main
-from fairseq_plugins.cli import analysis_options, figure
+from fairseq_plugins.cli import analyse_bert as figure
+from fairseq_plugins.cli import analysis_options
 from fairseq_plugins.cli.table_options import get_parser
 from fairseq_plugins.common.provenance import portable
 from fairseq_plugins.papers import TABLES

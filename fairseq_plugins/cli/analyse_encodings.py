@@ -1,4 +1,4 @@
-"""`fairseq-pe analyse picture ENCODING ...`: pictures of encodings."""
+"""Commands of `fairseq-pe analyse` that draw and measure encodings."""
 
 import argparse
 from dataclasses import replace
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_plugins.cli.analysis_options import (
     PICTURE,
+    PICTURES,
     WITH_DICTIONARIES,
+    add_command,
     check_checkpoint,
     folder_or_picture,
     is_picture,
@@ -16,21 +18,22 @@ from fairseq_plugins.cli.analysis_options import (
 )
 from fairseq_plugins.common.errors import OptionError, checkpoint_given_by
 from fairseq_plugins.common.files import write_text
-from fairseq_plugins.common.option_types import number, parse_seed
+from fairseq_plugins.common.option_types import number, numbers, parse_seed
 from fairseq_plugins.common.pictures import save_for_print
+from fairseq_plugins.data.options import check_at_least
 
 if TYPE_CHECKING:
     from fairseq_plugins.encodings import PositionEncoding
 
-OUTPUT = Path("pictures")
+# Imports in the functions that run take seconds, which --help must not.
+RELATIVE = ("alibi", "t5", "rope", "shaw", "xl", "lrpe_type2")  # for Corollary 3.5
+_LONGEST = 8192  # positions: pictures and relative encodings have a number for every two of them
 
-_LONGEST = 8192  # positions: a picture is of every two of them
 
-
-def register(commands: Any) -> None:
-    """Add the command to those of `fairseq-pe analyse`."""
+def add_picture(commands: Any) -> None:
+    """Add the command of pictures of encodings."""
     summary = "pictures of an encoding: PNG, SVG, JSON, and its canonical form"
-    command = commands.add_parser("picture", help=summary, description=summary)
+    command = add_command(commands, "picture", _picture, summary)
     add = command.add_argument
     text = "names of encodings, such as rope or base+alibi; several are also drawn side by side"
     add("encodings", nargs="*", metavar="ENCODING", help=text)
@@ -41,16 +44,15 @@ def register(commands: Any) -> None:
     add("--data", type=Path, metavar="DIR", help=WITH_DICTIONARIES)
     text = "layer of the checkpoint, 0 for the encoding of the first layer's input (default: 1)"
     add("--layer", type=number("--layer", 0), default=1, metavar="N", help=text)
-    text = f"folder for the files, {PICTURE} (several encodings: side by side; default: {OUTPUT})"
-    add("--output", type=folder_or_picture, default=OUTPUT, metavar="DIR", help=text)
+    text = f"folder for the files, {PICTURE} (several encodings: side by side; default: {PICTURES})"
+    add("--output", type=folder_or_picture, default=PICTURES, metavar="DIR", help=text)
     text = 'options of the encoding, such as "base=500 rotated=half"'
     add("--options", default="", metavar="WORDS", help=text)
     add("--length", type=int, metavar="N", help="number of positions (default: 129)")
     add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
-    command.set_defaults(run=_run)
 
 
-def _run(args: argparse.Namespace) -> None:
+def _picture(args: argparse.Namespace) -> None:
     if [bool(args.encodings), args.all, args.path is not None].count(True) != 1:
         raise OptionError("ENCODING, --all or --path must be given, and only one of them")
     if len({*args.encodings}) < len(args.encodings):
@@ -63,15 +65,11 @@ def _run(args: argparse.Namespace) -> None:
         check_checkpoint(args)
     if args.all and is_picture(args.output):
         raise OptionError(f"--output must be a folder with --all, but is {args.output}")
-    # Here, since these take seconds, which --help must not.
+    check_at_least(2, most=_LONGEST, length=args.length)
     from fairseq_plugins.analysis import picture, picture_files
     from fairseq_plugins.encodings import ENCODINGS, parse_options
 
     length = picture.LENGTH if args.length is None else args.length
-    if length < 2:
-        raise OptionError(f"--length must be at least 2, but is {length}")
-    if length > _LONGEST:
-        raise OptionError(f"--length must be at most {_LONGEST:,}, but is {length}")
     names = sorted(ENCODINGS) if args.all else args.encodings
     options, model = parse_options(args.options), ""
     # All of them first: a misspelt name is refused before anything is drawn.
@@ -116,3 +114,56 @@ def _trained(args: argparse.Namespace) -> tuple["PositionEncoding", int]:
     if found is None:
         raise OptionError(f"--layer must have an encoding, but {args.layer} has none")
     return found.float(), loaded.max_length
+
+
+def add_awareness(commands: Any) -> None:
+    """Add the command of position awareness."""
+    command = add_command(
+        commands,
+        "awareness",
+        _awareness,
+        "whether position vectors encode the distance to both ends of a sequence",
+        "Forward- and backward-awareness of encodings (dual positional encoding, Definitions 3.1 "
+        "and 3.2, Properties 3.1 and 3.2, Corollaries 3.5 and 3.6), without any training, and heat "
+        "maps of their vectors as in its Figures 2 and 6.",
+    )
+    add = command.add_argument
+    text = f"names of encodings (default: all absolute ones, {', '.join(RELATIVE)})"
+    add("encoding", nargs="*", metavar="ENCODING", help=text)
+    text = 'options of the encoding, such as "scale=one"'
+    add("--options", default="", metavar="WORDS", help=text)
+    add("--width", type=int, metavar="C", help="features of a vector (default: 32)")
+    lengths = "10,20"  # of the heat maps in the paper's Figures 2 and 6
+    text = f"sequence lengths of the heat maps (default: {lengths})"
+    add("--lengths", type=numbers("--lengths", 2), default=lengths, metavar="N,N", help=text)
+    add("--seed", type=parse_seed, default=1, help="random seed (default: 1)")
+    text = f"folder for figures, numbers and a page, {PICTURE} (default: print only)"
+    add("--output", type=folder_or_picture, metavar="DIR", help=text)
+
+
+def _awareness(args: argparse.Namespace) -> None:
+    from fairseq_plugins.analysis import awareness_files, position_rows
+    from fairseq_plugins.encodings import parse_options
+
+    width = position_rows.WIDTH if args.width is None else args.width
+    if width < 4 or width % 4:
+        raise OptionError(f"--width must be a multiple of 4, but is {width}")
+    if args.options and len(args.encoding) != 1:
+        raise OptionError("--options must be with one ENCODING")
+    check_at_least(2, most=_LONGEST, lengths=max(args.lengths))
+    as_picture = args.output is not None and is_picture(args.output)
+    if as_picture and len(args.lengths) > 1:
+        raise OptionError(f"--lengths must be one number to draw {args.output}")
+    names = [*dict.fromkeys(args.encoding)] or [*awareness_files.absolute_names(), *RELATIVE]
+    options = parse_options(args.options)
+    seen = [
+        awareness_files.observe(name, width=width, lengths=args.lengths, seed=args.seed, **options)
+        for name in names
+    ]
+    print(awareness_files.as_text(seen))
+    if as_picture:
+        save_for_print(awareness_files.draw(seen, *args.lengths), args.output)
+    elif args.output is not None:
+        awareness_files.write(seen, args.output, typed(args))
+    if args.output is not None:
+        print(f"written: {args.output}")

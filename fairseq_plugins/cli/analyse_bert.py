@@ -1,16 +1,15 @@
-"""``fairseq-pe analyse figure N``: the figures of the BERT paper."""
+"""Commands of `fairseq-pe analyse` that make the BERT paper's figures and its Table 5."""
 
 import argparse
 import shlex
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_plugins.cli.analysis_options import (
     PICTURE,
+    add_command,
     add_seed_and_device,
-    describe_training,
     labelled,
     write_analysis,
 )
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 SCALE = "mini"
 NUMBERS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 11)
+NEEDS = "scripts/bert_table2.sh, bert_table3.sh and bert_table4.sh"  # of Table 5
 OF_RESULTS = 5
 OF_OFFSETS = 6  # always shows all offsets of an encoding
 
@@ -39,12 +39,43 @@ def number(word: str) -> int:
     return int(word)
 
 
-def register(commands: Any) -> None:
-    """Add the command to those of `fairseq-pe analyse`."""
-    command = commands.add_parser(
+def add_correlations(commands: Any) -> None:
+    """Add the command of Table 5."""
+    command = add_command(
+        commands,
+        "correlations",
+        _correlations,
+        "properties of attention against performance: Table 5 of the BERT paper",
+        "Pearson correlations over embeddings between the properties of their "
+        "attention and their performance, as Table 5 of the BERT paper: makes "
+        "results/bert_table5/<scale>.md and .json from the results there are. Trains nothing.",
+    )
+    text = "scale of the results (default: every scale with results)"
+    command.add_argument("--scale", choices=SCALE_NAMES, help=text)
+
+
+def _correlations(args: argparse.Namespace) -> None:
+    # Only now, because this imports PyTorch, which takes seconds.
+    from fairseq_plugins.report.page import write_correlations_page
+
+    scales = [args.scale] if args.scale else SCALE_NAMES
+    pages = [page for scale in scales if (page := write_correlations_page(ROOT, scale))]
+    if not pages:
+        raise OptionError(
+            f"--scale must have results of {NEEDS}, but none of {', '.join(scales)} has"
+        )
+    for page in pages:
+        print(f"written: {page} and {page.with_suffix('.json').name}")
+
+
+def add_figure(commands: Any) -> None:
+    """Add the command of figures."""
+    command = add_command(
+        commands,
         "figure",
-        help="a figure of the BERT paper: PNG, SVG, its numbers as JSON, and a page",
-        description="A figure of 'On Position Embeddings in BERT'. 1, 3 and 6 need no training; 5 "
+        _figure,
+        "a figure of the BERT paper: PNG, SVG, its numbers as JSON, and a page",
+        "A figure of 'On Position Embeddings in BERT'. 1, 3 and 6 need no training; 5 "
         "needs results of the tables; the others need checkpoints: your own (--checkpoint) or the "
         "tables' (--scale). 2 and 11 differ only in the models that --scale chooses, 8 compares "
         "checkpoints of one training, and 10 includes Table 7. Figure 7 needs a training of its "
@@ -76,10 +107,9 @@ def register(commands: Any) -> None:
     add_seed_and_device(command)
     text = "draw the maps of this figure in results/ again from their JSON, which needs no model"
     add("--redraw", action="store_true", help=text)
-    command.set_defaults(run=_run)
 
 
-def _run(args: argparse.Namespace) -> None:
+def _figure(args: argparse.Namespace) -> None:
     check_at_least(4, length=args.length)
     check_at_least(1, words=args.words)
     if args.redraw:
@@ -97,10 +127,11 @@ def _run(args: argparse.Namespace) -> None:
             title, paper, made = _of_results(args.scale)
         else:
             title, paper, made = _of_checkpoints(args, asked)
-    name = args.scale or ("trained" if asked else "untrained")
-    stem = args.output or _folder(args.number) / name
-    title = f"On Position Embeddings in BERT, Figure {args.number}: {title}"
-    write_analysis(made, stem, args, title=title, caption=f"**The paper found**: {paper}")
+        name = args.scale or ("trained" if asked else "untrained")
+        args.output = args.output or _folder(args.number) / name
+        title = f"On Position Embeddings in BERT, Figure {args.number}: {title}"
+        caption, models = f"**The paper found**: {paper}", {label: path for label, path, _ in asked}
+        write_analysis(made, args, models, title=title, caption=caption)
 
 
 def _folder(number: int) -> Path:
@@ -282,10 +313,7 @@ def _of_checkpoints(
     with checkpoint_given_by("--checkpoint"):
         subjects = [trained(label, load_stack(*files, cpu=args.cpu)) for label, *files in asked]
     sizes = FigureSizes(args.length, args.words, args.seed)
-    made = make_figure(args.number, subjects, sizes)
-    if asked:
-        made = replace(made, models=[describe_training(label, path) for label, path, _ in asked])
-    return figure.title, figure.paper, made
+    return figure.title, figure.paper, make_figure(args.number, subjects, sizes)
 
 
 def _of_results(scale: str) -> tuple[str, str, Any]:
