@@ -30,6 +30,10 @@ SCALES = (
 )
 
 
+Lines = Sequence[tuple[str, str, str, Mapping[str, tuple[Sequence[float], Sequence[float]]]]]
+"""Panels of lines: title, x label, y label, and the points of each line by name."""
+
+
 @dataclass(frozen=True)
 class Panel:
     """A matrix to draw as a heat map.
@@ -220,18 +224,12 @@ def add_scale(picture: Any, image: Any, axes: Any, unit: str = "", size: int = 8
     bar.set_label(unit, fontsize=size)
 
 
-def draw_lines(
-    panels: Sequence[tuple[str, str, str, Mapping[str, tuple[Sequence[float], Sequence[float]]]]],
-    *,
-    rule: float | None = None,
-) -> Any:
+def draw_lines(panels: Lines, *, rule: float | None = None) -> Any:
     """Draw panels of lines, each with a legend at its right.
 
     Neighbouring panels with lines of the same names share the last one's legend.
 
-    Args:
-        panels: title, x label, y label, and the points of each line by name.
-        rule: y of a horizontal line.
+    rule: y of a horizontal line.
     """
     from matplotlib import style
     from matplotlib.figure import Figure

@@ -1,6 +1,6 @@
-"""Inputs of figures: untrained encodings, or encodings of a checkpoint."""
+"""Figures of the BERT paper, and their inputs: encodings, untrained or of a checkpoint."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.analysis import LENGTH
+from fairseq_plugins.analysis.figure_files import Lines, Panel, draw_lines, draw_panels
 from fairseq_plugins.analysis.loaded_stacks import LoadedStack
 from fairseq_plugins.analysis.position_rows import build_plain, input_rows
 from fairseq_plugins.common.errors import OptionError
@@ -21,6 +22,8 @@ from fairseq_plugins.encodings.absolute import (
 from fairseq_plugins.encodings.frequencies import fairseq_frequencies, sinusoidal_frequencies
 from fairseq_plugins.encodings.shaw import LearnableSinusoidalKeys, RelativeKeys, ShawKeys
 
+Numbers = Mapping[str, Any]
+APPENDIX_J = 100  # words of the paper's Figure 11
 BERT_WIDTH, BERT_HEADS = 768, 12
 # Kinds of position vectors.
 LEARNED, LEARNED_SINUSOIDS, FIXED_SINUSOIDS = "learned", "learnable sinusoids", "fixed sinusoids"
@@ -116,13 +119,13 @@ class FigureSizes:
 
     Attributes:
         length: positions; None for 128, or the least of the models' maxima if that is less.
-        words: sentences of a probe; None for the paper's number.
+        words: sentences of a probe.
         seed: seed of the words.
         figure: number of the figure, for messages.
     """
 
     length: int | None = None
-    words: int | None = None
+    words: int = APPENDIX_J
     seed: int = 1
     figure: int = 0
 
@@ -149,3 +152,33 @@ def common_length(inputs: Sequence[FigureInput], sizes: FigureSizes) -> int:
                 f"{sizes.length}"
             )
     return sizes.length
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the paper: numbers of its inputs, from which all else follows.
+
+    Attributes:
+        title: title of the figure.
+        paper: the paper's observation.
+        measure: returns the numbers of inputs, and paragraphs and tables about them.
+        maps: makes the figure's maps from the numbers; None for a figure of lines.
+        lines: makes panels of lines from the numbers.
+        check: returns sentences that say which of the paper's observations hold, or "" if the
+            numbers decide none of them.
+        untrained: encodings shown when no checkpoint is given; () if the figure needs one.
+        takes_inputs: whether checkpoints change the figure.
+    """
+
+    title: str
+    paper: str
+    measure: Callable[[Sequence[FigureInput], FigureSizes], tuple[Numbers, list[str]]]
+    maps: Callable[[Numbers], list[Panel]] | None = None
+    lines: Callable[[Numbers], Lines] = lambda numbers: ()
+    check: Callable[[Numbers], str] = lambda numbers: ""
+    untrained: tuple[str, ...] = ()
+    takes_inputs: bool = True
+
+    def draw(self, numbers: Numbers) -> Any:
+        """Draw the figure; returns matplotlib's figure."""
+        return draw_panels(self.maps(numbers)) if self.maps else draw_lines(self.lines(numbers))

@@ -7,6 +7,10 @@ import torch
 from torch import Tensor
 
 NEAR = 5  # offsets that count as neighbours, those of the BERT paper's Figure 1
+# What `near_minus_far` is, in sentences.
+NEAR_MINUS_FAR = (
+    f"mean over pairs 1 to {NEAR} apart minus that over pairs half the length apart and more"
+)
 ALIKE = 0.95  # cosine above which Appendix D calls two vectors not significantly different
 
 
@@ -54,6 +58,12 @@ def first_rise(values: Tensor) -> int | None:
     """Return the first index whose value (M,) exceeds the one before; None where there is none."""
     rises = torch.nonzero(values.diff() > 0)
     return int(rises[0]) + 1 if len(rises) else None
+
+
+def describe_rise(values: Tensor) -> str:
+    """Return `first_rise` as a cell of a table."""
+    found = first_rise(values)
+    return f"never within {len(values) - 1}" if found is None else str(found)
 
 
 def by_offset(matrix: Tensor) -> Tensor:

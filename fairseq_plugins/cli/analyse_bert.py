@@ -301,7 +301,7 @@ def _of_checkpoints(
     args: argparse.Namespace, asked: list[tuple[str, Path, Path]]
 ) -> tuple[str, str, Any]:
     from fairseq_plugins.analysis.bert_figures import FIGURES, make_figure
-    from fairseq_plugins.analysis.figure_inputs import FigureSizes, trained
+    from fairseq_plugins.analysis.figure_inputs import APPENDIX_J, FigureSizes, trained
     from fairseq_plugins.analysis.loaded_stacks import load_stack
 
     figure = FIGURES[args.number]
@@ -312,7 +312,7 @@ def _of_checkpoints(
         raise OptionError(f"--checkpoint must be given {why}")
     with checkpoint_given_by("--checkpoint"):
         subjects = [trained(label, load_stack(*files, cpu=args.cpu)) for label, *files in asked]
-    sizes = FigureSizes(args.length, args.words, args.seed)
+    sizes = FigureSizes(args.length, args.words or APPENDIX_J, args.seed)
     return figure.title, figure.paper, make_figure(args.number, subjects, sizes)
 
 

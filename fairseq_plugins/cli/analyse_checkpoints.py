@@ -197,13 +197,13 @@ def _identical_words(args: argparse.Namespace) -> None:
     from fairseq_plugins.analysis.identical_words import probe
     from fairseq_plugins.analysis.indicators import infinite, measure
     from fairseq_plugins.analysis.loaded_stacks import load_stack
-    from fairseq_plugins.analysis.probe_figures import word_panels
+    from fairseq_plugins.analysis.probe_figures import pair_maps
 
     with checkpoint_given_by("--path"):
         loaded = load_stack(args.path, args.data, cpu=args.cpu)
         found = probe(loaded, words=args.words, length=args.length, seed=args.seed)
     if output and is_picture(output):
-        panels = word_panels({label_of(args.path): vars(found)})
+        panels = pair_maps({label_of(args.path): vars(found)}, "scores", "weights")
         save_for_print(draw_panels(panels), output)
     elif output:
         with writing(output) as (file,):

@@ -2,21 +2,21 @@
 
 import torch
 
-from fairseq_plugins.analysis.agreement import (
+from fairseq_plugins.analysis.position_vectors import (
     asymmetry,
-    check_bands,
-    check_correspondence,
-    check_families,
-    check_frequencies,
-    check_identical_words,
-    check_relative,
-    check_training,
-    check_vectors,
     clearness,
     near_minus_far,
     offset_share,
     side_gap,
 )
+from fairseq_plugins.analysis.probe_figures import (
+    check_bands,
+    check_correspondence,
+    check_families,
+    check_identical_words,
+)
+from fairseq_plugins.analysis.vector_figures import check_relative, check_training, check_vectors
+from fairseq_plugins.analysis.wave_figures import check_frequencies
 from fairseq_plugins.encodings.frequencies import geometric
 from fairseq_plugins.report.correlation_by_offset import check_ranges
 
@@ -60,7 +60,7 @@ def test_clearness_has_no_scale() -> None:
 
 def test_figure_1_has_near_absolute_vectors_and_whose_are_clearest() -> None:
     numbers = {
-        "a, absolute": {"dot_products": (CLOSE + 9 * NOISE).tolist(), "vectors": "learned"},
+        "a, absolute": {"dot_products": CLOSE + 9 * NOISE, "vectors": "learned"},
         "b, absolute": {"dot_products": CLOSE, "vectors": "learnable sinusoids"},
         "c, absolute": {"dot_products": -CLOSE, "vectors": "learnable sinusoids"},
     }
