@@ -16,7 +16,7 @@ from fairseq_plugins.data.raw_text import RawText
 
 @dataclass(frozen=True)
 class Score:
-    """The losses of a split at one length.
+    """The losses of a batch, or of a split at one length.
 
     Attributes:
         bits: sum of the losses.
@@ -28,7 +28,7 @@ class Score:
     bits: float
     predicted: int
     tokens: int
-    skipped: int
+    skipped: int = 0
 
     @property
     def is_whole(self) -> bool:

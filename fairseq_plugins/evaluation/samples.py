@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from fairseq import tasks
@@ -13,18 +13,10 @@ from fairseq.dataclass.configs import FairseqConfig
 from fairseq.tasks.language_modeling import LanguageModelingConfig
 from omegaconf import OmegaConf
 
-from fairseq_plugins.evaluation.perplexity import require_finite, token_bits
+from fairseq_plugins.evaluation.perplexity import Score, require_finite, token_bits
 from fairseq_plugins.tasks.pe_masked_lm import MASKING, PEMaskedLMConfig
 
 Batch = dict[str, Any]
-
-
-class BatchScore(NamedTuple):
-    """Losses of a batch: their sum in bits, their number, and the batch's tokens."""
-
-    bits: float
-    predicted: int
-    tokens: int
 
 
 def configure(seed: int, **sections: Any) -> Any:
@@ -37,20 +29,39 @@ def configure(seed: int, **sections: Any) -> Any:
 
 
 class Samples(ABC):
-    """A split in samples of limited length.
+    """A split in samples of limited length, cut by fairseq's task.
 
     Args:
-        task: fairseq's task, which cuts the text.
+        data: the data folder.
         split: train, valid or test.
-        longest: most scored tokens of a sample.
-        num_bos: leading tokens that fairseq counts in its sizes.
+        schema: the task's options.
+        options: those of the training, by name.
+        length: tokens of a sample, as fairseq counts them.
+        seed: seed of the order and of masks.
+        break_mode: how text is cut.
     """
 
-    def __init__(self, task: Any, split: str, *, longest: int, num_bos: int) -> None:
-        task.load_dataset(split)
-        self.task, self.dataset = task, task.dataset(split)
-        self.longest, self.num_bos = longest, num_bos
-        self.sizes = np.asarray(self.dataset.sizes).reshape(-1) - num_bos  # (N,)
+    num_bos = 0  # leading tokens that fairseq counts in its sizes
+
+    def __init__(
+        self,
+        data: Path,
+        split: str,
+        schema: type,
+        options: dict[str, Any],
+        *,
+        length: int,
+        seed: int,
+        break_mode: str = "none",
+    ) -> None:
+        section: Any = OmegaConf.merge(OmegaConf.structured(schema), options)
+        section.data, section.sample_break_mode = str(data), break_mode
+        section.tokens_per_sample = length
+        self.task = tasks.setup_task(configure(seed, task=section).task)
+        self.task.load_dataset(split)
+        self.dataset = self.task.dataset(split)
+        self.longest = length - self.num_bos  # most scored tokens of a sample
+        self.sizes = np.asarray(self.dataset.sizes).reshape(-1) - self.num_bos  # (N,)
 
     @property
     def tokens(self) -> int:
@@ -67,7 +78,7 @@ class Samples(ABC):
         """Iterate over batches of samples that are not too long, in a fixed order."""
 
     @abstractmethod
-    def score(self, model: Any, batch: Batch) -> BatchScore:
+    def score(self, model: Any, batch: Batch) -> Score:
         """Compute the losses of a batch on the model's device.
 
         Raises:
@@ -79,37 +90,22 @@ class TextSamples(Samples):
     """Samples of a causal language model, as in ``fairseq-eval-lm``: every token has a loss.
 
     Args:
-        data: the data folder.
-        split: train, valid or test.
+        data, split, more: as for `Samples`.
         trained: task options of the training.
         length: tokens of a sample with its context.
         context: unscored tokens before a sample.
-        break_mode: how text is cut.
-        seed: seed of the order.
     """
 
     def __init__(
-        self,
-        data: Path,
-        split: str,
-        trained: Any,
-        *,
-        length: int,
-        seed: int,
-        context: int = 0,
-        break_mode: str = "none",
+        self, data: Path, split: str, trained: Any, *, length: int, context: int = 0, **more: Any
     ) -> None:
         options = {
             "_name": "language_modeling",
-            "data": str(data),
-            "tokens_per_sample": length - context,
-            "sample_break_mode": break_mode,
             "add_bos_token": trained.add_bos_token,
             "output_dictionary_size": trained.output_dictionary_size,
         }
-        section = OmegaConf.merge(OmegaConf.structured(LanguageModelingConfig), options)
-        task = tasks.setup_task(configure(seed, task=section).task)
-        super().__init__(task, split, longest=length - context, num_bos=0)
+        length -= context
+        super().__init__(data, split, LanguageModelingConfig, options, length=length, **more)
         self._context, self._has_bos = context, bool(trained.add_bos_token)
 
     def batches(self, batch_size: int) -> Iterable[Batch]:
@@ -123,7 +119,7 @@ class TextSamples(Samples):
             context_window=self._context,
         )
 
-    def score(self, model: Any, batch: Batch) -> BatchScore:
+    def score(self, model: Any, batch: Batch) -> Score:
         target, dictionary = batch["target"], self.task.target_dictionary
         counted = target.ne(dictionary.pad())
         if self._has_bos:
@@ -131,43 +127,26 @@ class TextSamples(Samples):
         output = model(**batch["net_input"])
         log_probs = model.get_normalized_probs(output, log_probs=True, sample=batch)
         bits, count = token_bits(log_probs, target, counted)
-        return BatchScore(bits, count, count)
+        return Score(bits, count, count)
 
 
 class MaskedSamples(Samples):
     """Samples of a masked language model, as in validation: the masked tokens have a loss.
 
     Args:
-        data, split, trained: as for `TextSamples`.
-        length: tokens of a sample with its <s>.
-        break_mode: how text is cut.
-        seed: seed of the order and the masks.
+        data, split, more: as for `Samples`; the length includes <s>.
+        trained: task options of the training.
 
     Raises:
         DataError: the training masked whole words, but the data lacks its subwords.
     """
 
-    def __init__(
-        self,
-        data: Path,
-        split: str,
-        trained: Any,
-        *,
-        length: int,
-        seed: int,
-        break_mode: str = "none",
-    ) -> None:
-        options = {
-            "_name": "pe_masked_lm",
-            "data": str(data),
-            "tokens_per_sample": length,
-            "sample_break_mode": break_mode,
-            **masking(trained),
-        }
-        section = OmegaConf.merge(OmegaConf.structured(PEMaskedLMConfig), options)
-        task = tasks.setup_task(configure(seed, task=section).task)
-        super().__init__(task, split, longest=length - 1, num_bos=1)
-        self._criterion = MaskedLmLoss(MaskedLmConfig(tpu=False), task).eval()
+    num_bos = 1
+
+    def __init__(self, data: Path, split: str, trained: Any, **more: Any) -> None:
+        options = {"_name": "pe_masked_lm", **masking(trained)}
+        super().__init__(data, split, PEMaskedLMConfig, options, **more)
+        self._criterion = MaskedLmLoss(MaskedLmConfig(tpu=False), self.task).eval()
 
     def batches(self, batch_size: int) -> Iterable[Batch]:
         return self.task.get_batch_iterator(
@@ -177,11 +156,11 @@ class MaskedSamples(Samples):
             ignore_invalid_inputs=True,
         ).next_epoch_itr(shuffle=False)
 
-    def score(self, model: Any, batch: Batch) -> BatchScore:
+    def score(self, model: Any, batch: Batch) -> Score:
         loss, predicted, _ = self.task.valid_step(batch, model, self._criterion)
         require_finite(loss)
         tokens = int(batch["ntokens"]) - int(batch["nsentences"]) * self.num_bos
-        return BatchScore(float(loss) / math.log(2), int(predicted), tokens)
+        return Score(float(loss) / math.log(2), int(predicted), tokens)
 
 
 def masking(trained: Any) -> dict[str, Any]:
