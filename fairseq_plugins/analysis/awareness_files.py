@@ -75,18 +75,19 @@ def observe(
     Raises:
         ValueError: an unknown name, or an invalid option.
     """
-    longest = max(*MEASURED, *lengths)
-    encodings = build_plain(name, width=width, longest=longest, seed=seed, **options)
-    gap = None
-    if encodings.layers[0] is not None:
-        gap = centre_gap(added_scores(encodings, max(lengths), seed=seed))
-    encoding = encodings.inputs[0]
-    if encoding is None:
-        return MeasuredEncoding(name, None, {}, gap)
-    rows, maps = (
-        {length: input_rows(encoding, length, seed=seed) for length in some}
-        for some in (MEASURED, lengths)
+    # The length for which some encodings are built changes their vectors: no map changes a measure.
+    measured, drawn = (
+        build_plain(name, width=width, longest=longest, seed=seed, **options)
+        for longest in (MEASURED[-1], max(*MEASURED, *lengths))
     )
+    gap = None
+    if measured.layers[0] is not None:
+        gap = centre_gap(added_scores(measured, MEASURED[-1], seed=seed))
+    encoding, longer = measured.inputs[0], drawn.inputs[0]
+    if encoding is None or longer is None:
+        return MeasuredEncoding(name, None, {}, gap)
+    rows = {length: input_rows(encoding, length, seed=seed) for length in MEASURED}
+    maps = {length: input_rows(longer, length, seed=seed) for length in lengths}
     return MeasuredEncoding(name, measure_awareness(rows), maps, gap)
 
 
@@ -112,8 +113,8 @@ LEGEND = (
     "*Sum formula misses*: the residual of one formula for P(x+y) in products of features of "
     "P(x) and P(y) for all lengths (Eq. 15, Appendix E), as a share of the vectors.",
     "*Between centres*: for an encoding inside the attention, how much a key's score differs "
-    "between queries (Corollary 3.5), as a share of the largest score; above 0, the encoding "
-    "gives neither a sequence's start nor its end.",
+    f"between queries (Corollary 3.5) at length {MEASURED[-1]}, as a share of the largest score; "
+    "above 0, the encoding gives neither a sequence's start nor its end.",
     "A dash: there is no slice. Learned vectors have their initial values.",
 )
 

@@ -18,7 +18,7 @@ from fairseq_plugins.analysis.awareness import (
     min_distance,
     sum_formula_error,
 )
-from fairseq_plugins.analysis.awareness_files import absolute_names, draw, observe
+from fairseq_plugins.analysis.awareness_files import absolute_names, draw, observe, table_rows
 from fairseq_plugins.analysis.position_rows import (
     WIDTH,
     added_scores,
@@ -160,6 +160,12 @@ def test_what_cannot_be_asked_is_refused() -> None:
         added_scores(build_plain("dpe"), 4)
     with pytest.raises(ValueError, match=r"two lengths of at least 2, but are of \[5\]"):
         measure_awareness({5: torch.ones(5, 2)})
+
+
+@pytest.mark.parametrize("name", ["t5", "rope", "recursive", "deberta_emd"])
+def test_the_lengths_of_heat_maps_change_no_measure(name: str) -> None:
+    short, long = (table_rows([observe(name, width=8, lengths=[n], seed=1)]) for n in (4, 60))
+    assert short == long
 
 
 def test_heat_maps_have_ticks_at_whole_positions() -> None:
