@@ -7,7 +7,7 @@ from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers.tables import MARK, Column, Row, Table
 from fairseq_plugins.statistics.comparisons import deviation
 from fairseq_plugins.statistics.inference import Estimate, Spread
-from fairseq_plugins.statistics.judged import BETTER, TIE, WORSE, Agreement, JudgedTable
+from fairseq_plugins.statistics.judged import BETTER, NONE, TIE, WORSE, Agreement, JudgedTable
 
 MOST_SPREAD = 1.5  # of a reference row, in pooled deviations; more makes p of few seeds too small
 UNTESTED = "no row has several seeds, so no difference can be tested and no ordering is claimed"
@@ -56,8 +56,8 @@ def differences(judged: JudgedTable) -> list[Section]:
         f"common (`{DASH}` under *seeds*) the standard deviation pooled over all rows is used "
         "instead, which is too small for a row that varies more than others, and too large for one "
         "that varies less. Of the rows beyond the paper, those with three common seeds or more are "
-        "listed. p is after Holm's correction, which covers the paper's rows and, separately, the "
-        f"rows beyond the paper; {MARK}: p < 0.05."
+        "listed. p, unlike the interval, is after Holm's correction, which covers the paper's rows "
+        f"and, separately, the rows beyond the paper; {MARK}: p < 0.05."
     )
     return [Section(f"Differences from `{reference}`", [summary, *parts])]
 
@@ -146,8 +146,10 @@ def orderings(judged: JudgedTable) -> list[Section]:
         return [Section("Orderings of the paper", [f"{UNTESTED.capitalize()}."])]
     summary = (
         f"Rows ranked by {table.ranked_by.label}: neighbours in the paper's ranking, and each row "
-        f"with `{table.reference}`. A gap is how much worse the row is that the paper ranks lower. "
-        "The paper's order *holds* or is *reversed* where p < 0.05 after Holm's correction; "
+        f"with `{table.reference}`. A gap is how much worse the row is that the paper ranks lower; "
+        f"*seeds* and intervals are as above, `{DASH}` for the pooled deviation. The paper's order "
+        "*holds* or is *reversed* where p < 0.05 after Holm's correction, over the pairs with "
+        f"`{table.reference}`, {'those with `none`, ' * (NONE in table.row_names)}or all others; "
         "elsewhere the two rows *tie*."
     )
     parts = [summary, *(_agreement(judged, agreement) for agreement in found)]
@@ -171,16 +173,25 @@ def _agreement(judged: JudgedTable, agreement: Agreement) -> str:
     best = judged.unbeaten(agreement.attention)
     if len(best) < len(agreement.ranking):
         line += f" Rows that no other row significantly beats: {_names(best)}."
-    header = ["the paper's order", "gap in the paper", "gap here", "95 % interval", "p", "here"]
     lines, digits = [], table.ranked_by.digits
     words = {True: "holds", False: "reversed", None: TIE}
+    sign = ">" if table.ranked_by.higher_is_better else "<"
     for pair in agreement.listed_pairs(table.reference):
         better, worse = _shown(table, pair.better), _shown(table, pair.worse)
-        gaps = [f"{pair.paper_gap:.{digits}f}", f"{pair.gap.effect:+z.{digits}f}"]
-        sign = ">" if table.ranked_by.higher_is_better else "<"
-        sure = [interval(pair.gap, digits), probability(pair.gap.adjusted)]
-        lines.append([f"{better} {sign} {worse}", *gaps, *sure, words[pair.holds]])
-    return f"{line}\n\n{markdown_table(header, lines, left=1)}"
+        lines.append(
+            [
+                f"{better} {sign} {worse}",
+                f"{pair.paper_gap:.{digits}f}",
+                str(pair.gap.seeds or DASH),
+                f"{pair.gap.effect:+z.{digits}f}",
+                interval(pair.gap, digits),
+                probability(pair.gap.adjusted),
+                words[pair.holds],
+            ]
+        )
+    gap = ["gap in the paper", "seeds", "gap here", "95 % interval", "p"]
+    page = markdown_table(["the paper's order", *gap, "here"], lines, left=1)
+    return f"{line}\n\n{page}"
 
 
 def _without(judged: JudgedTable, attention: str) -> str:
@@ -188,15 +199,16 @@ def _without(judged: JudgedTable, attention: str) -> str:
     if not found:
         return ""
     better, ties, worse = (found.get(word, []) for word in (BETTER, TIE, WORSE))
-    whose = "`none`" if "none" in table.row_names else "`none`, not in the paper"
+    whose = "`none`" if NONE in table.row_names else "`none`, not in the paper"
     count = len(better) + len(ties) + len(worse)
     text = f"{len(better)} of {count} rows are significantly better"
     text += f"; ties: {_names(ties)}" if ties else ""
     text += f"; worse: {_names(worse)}" if worse else ""
     name = table.name_of(attention).capitalize()
+    apart = f", without `{table.reference}`, whose p is above" * (table.reference != NONE)
     return (
         f"**{name} against no position encoding** ({whose}): {text}. "
-        "Holm's correction covers these pairs alone."
+        f"Holm's correction covers the paper's rows and, separately, the others{apart}."
     )
 
 

@@ -22,6 +22,7 @@ from fairseq_plugins.statistics.inference import (
 )
 
 TIE, BETTER, WORSE, ONE_SEED = "tie", "better", "worse", "one seed"
+NONE = "none"  # the row without any encoding
 
 Baselines = Mapping[str, Mapping[str, float]]  # by metric and by the name of a trivial baseline
 
@@ -135,9 +136,10 @@ class JudgedTable:
     """The cells of a table with tests of their differences.
 
     Pages, the site and its comparison format these numbers; none of them tests anything itself.
-    Holm's correction of p-values covers four families: the paper's rows against the reference, the
-    rows beyond the paper against the reference, all other pairs of the paper's rows, and all
-    remaining pairs.
+    Holm's correction of p-values covers these families, and each pair belongs to the first that has
+    it: the paper's rows against the reference, the rows beyond the paper against it, both again
+    against `none`, all other pairs of the paper's rows, and all remaining pairs. A table without a
+    reference has the last two alone.
 
     Attributes:
         table: of a paper.
@@ -181,19 +183,34 @@ class JudgedTable:
 
         Returns:
             By row its metric minus the reference's; empty where the reference has no result.
+            Against another row than the table's reference, without that one.
         """
         rows = dict(self.rows(attention, metric))
         own = rows.pop(reference or self.table.reference, None)
         if own is None:
             return {}
+        rows.pop(self.table.reference, None)
         spread = self.spread(attention, metric)
         found = {name: difference([row], [own], spread) for name, row in rows.items()}
         return correct_by_family(self.table, found)
 
     @_once
+    def against_references(self, attention: str) -> dict[tuple[str, str], Estimate]:
+        """Compare every row in the ranking column with the reference and with `none`.
+
+        Returns:
+            The first row's number minus the second's, by the two rows in either order.
+        """
+        found: dict[tuple[str, str], Estimate] = {}
+        for reference in (self.table.reference, NONE) if self.table.reference else ():
+            for row, one in self.against(attention, "", reference).items():
+                found[row, reference], found[reference, row] = one, one.signed(-1)
+        return found
+
+    @_once
     def agreement(self, attention: str) -> Agreement:
         """Compare the order of the rows that both the paper and the results have."""
-        table, metric, reference = self.table, self.table.ranked_by.metric, self.table.reference
+        table, metric = self.table, self.table.ranked_by.metric
         ours, sign = self.rows(attention), -self.sign
         paper = {
             row.name: sign * row.paper[attention][metric].mean
@@ -201,20 +218,18 @@ class JudgedTable:
             if metric in row.paper.get(attention, {}) and row.name in ours
         }
         ranking = tuple(sorted(paper, key=lambda name: paper[name]))
-        spread = self.spread(attention)
+        spread, known = self.spread(attention), self.against_references(attention)
         ordered = [p for p in itertools.combinations(ranking, 2) if paper[p[0]] < paper[p[1]]]
-        gaps = correct_all(
+        rest = correct_all(
             {
-                (better, worse): difference([ours[worse]], [ours[better]], spread).signed(sign)
+                (worse, better): difference([ours[worse]], [ours[better]], spread)
                 for better, worse in ordered
-                if reference not in (better, worse)
+                if (worse, better) not in known
             }
         )
-        for row, estimate in self.against(attention).items():
-            gaps[reference, row] = estimate.signed(sign)
-            gaps[row, reference] = estimate.signed(-sign)
+        found = known | rest
         pairs = tuple(
-            Pair(better, worse, paper[worse] - paper[better], gaps[better, worse])
+            Pair(better, worse, paper[worse] - paper[better], found[worse, better].signed(sign))
             for better, worse in ordered
         )
         return Agreement(attention, ranking, pairs)
@@ -231,8 +246,7 @@ class JudgedTable:
             (pair.worse, pair.better): pair.gap.signed(-self.sign)
             for pair in self.agreement(attention).pairs
         }
-        found = self.against(attention)
-        judged |= {(row, self.table.reference): one for row, one in found.items()}
+        judged |= self.against_references(attention)
         pairs = list(itertools.combinations(sorted(rows), 2))
         rest = [pair for pair in pairs if not {pair, pair[::-1]} & judged.keys()]
         judged |= correct_all({(a, b): difference([rows[a]], [rows[b]], spread) for a, b in rest})
@@ -265,17 +279,13 @@ class JudgedTable:
         return BETTER if self.sign * estimate.effect > 0 else WORSE
 
     def against_none(self, attention: str) -> dict[str, list[str]]:
-        """List the rows by their verdict against row `none`; empty if that has no result.
-
-        The reference row keeps the verdict that it has against `none` in `against`.
-        """
+        """List the rows by their verdict against row `none`; empty if that has no result."""
         found: dict[str, list[str]] = {}
-        estimates = dict(self.against(attention, "", "none"))
-        if "none" in (of_reference := self.against(attention)):
-            estimates[self.table.reference] = of_reference["none"].signed(-1)
-        for row, estimate in estimates.items():
-            word = self.verdict(estimate)
-            found.setdefault(TIE if word == ONE_SEED else word, []).append(row)
+        known = self.against_references(attention)
+        for row in self.rows(attention):
+            if (row, NONE) in known:
+                word = self.verdict(known[row, NONE])
+                found.setdefault(TIE if word == ONE_SEED else word, []).append(row)
         return found
 
     @_once

@@ -1,6 +1,8 @@
 """Pages and the site's comparison have one verdict for every two rows."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +11,7 @@ from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_4
 from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.report.differences import orderings
 from fairseq_plugins.site.compare import pairs_of
-from fairseq_plugins.statistics.judged import BETTER, TIE, WORSE, JudgedTable
+from fairseq_plugins.statistics.judged import BETTER, ONE_SEED, TIE, WORSE, JudgedTable
 from fairseq_plugins.statistics.table_results import TableResults
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -20,6 +22,15 @@ COMMITTED = [
     if any((RESULTS / name / scale).glob("*.json"))
 ]
 WORDS = {"holds": BETTER, "tie": TIE, "reversed": WORSE}
+OPPOSITE = {BETTER: WORSE, WORSE: BETTER}
+
+
+def pair_on_site(found: Mapping[str, Any], first: str, second: str) -> tuple[Any, ...]:
+    """Return the numbers of a pair of rows on the site, with the verdict on the first."""
+    rows = found["rows"]
+    (pair,) = (one for one in found["pairs"] if {rows[i] for i in one[:2]} == {first, second})
+    word = pair[-1] if rows[pair[0]] == first else OPPOSITE.get(pair[-1], pair[-1])
+    return *pair[2:-1], word
 
 
 @pytest.mark.parametrize(("name", "scale"), COMMITTED)
@@ -41,17 +52,16 @@ def test_page_and_site_agree_on_all_committed_results(name: str, scale: str) -> 
             better, is_pair, worse = cells[0].partition(sign)
             if not is_pair or better not in labels:
                 continue
-            rows, pairs = site[attention]["rows"], site[attention]["pairs"]
-            names = {labels[better], labels[worse]}
-            (pair,) = (one for one in pairs if {rows[one[0]], rows[one[1]]} == names)
-            *_, p, _, word = pair
-            if rows[pair[0]] != labels[better]:
-                word = {BETTER: WORSE, WORSE: BETTER}.get(word, word)
-            assert (WORDS[cells[5]], cells[4]) == (word, p), line
+            *shown, p, seeds, word = pair_on_site(site[attention], labels[better], labels[worse])
+            on_page = (WORDS[cells[6]], cells[5], cells[2])
+            assert on_page == (word, p, str(seeds or "-")), line
             # As static/compare.js shows them, with either sign.
-            shown = sorted(f"{abs(n):.{digits}f}" for n in pair[2:5] if n is not None)
-            page = [cells[2], *cells[3].split(" to ")] if pair[3] is not None else [cells[2]]
-            assert shown == sorted(number.lstrip("+-") for number in page), line
+            numbers = sorted(f"{abs(n):.{digits}f}" for n in shown if n is not None)
+            page = [cells[3], *cells[4].split(" to ")] if shown[1] is not None else [cells[3]]
+            assert numbers == sorted(number.lstrip("+-") for number in page), line
+        for word, rows in found.judged.against_none(attention).items():
+            words = {row: pair_on_site(site[attention], row, "none")[-1] for row in rows}
+            assert {*words.values()} <= {word, *([ONE_SEED] if word == TIE else [])}, words
 
 
 def test_the_reference_has_one_verdict_against_none() -> None:
