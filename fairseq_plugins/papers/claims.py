@@ -24,7 +24,8 @@ class Comparison:
         of_every: whether the claim is about each row of `second`, not about their mean.
         of_most: whether the claim is about more than half of the rows of `second`.
         second_attention: of `second`, if not that of `first`.
-        second_metric: of `second`, if not that of `first`.
+        second_metric: of `second`, if not that of `first`; then both are the same row, and each
+            of its runs gives a difference.
     """
 
     table: str

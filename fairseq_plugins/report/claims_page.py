@@ -147,6 +147,9 @@ LEGEND = (
     "*a tie on the table's page*: that page corrects for all its pairs (or correlations), and "
     "after the correction this one is not significant. The verdicts here are without that "
     "correction.",
+    "*by the pooled deviation*: the sides share fewer than three seeds, so the interval is by the "
+    "standard deviation between seeds of all rows of the table, too small for a row that varies "
+    "more than others.",
     "*smaller than the paper's*: undecided, but the interval excludes the larger effect that the "
     "paper prints.",
     "*with similarity held constant*: the partial correlation that controls for the rows' "
@@ -165,7 +168,8 @@ BY_CHANCE = (
 )
 _METHOD = (
     "Intervals are over the seeds that all rows of a claim share; with fewer than three, they use "
-    "the standard deviation between seeds, pooled over the rows of the table. Intervals of "
+    "the standard deviation between seeds, pooled over the rows of the table. Two lengths are "
+    "compared within each run of a row, by how their ratio varies between seeds. Intervals of "
     "correlations are over the rows, those of speed over the eight types.",
     "A claim about every other row is judged pair by pair, each over the seeds that the pair "
     "shares. It is confirmed if all pairs are, and contradicted if one is after Holm's correction "
@@ -242,6 +246,8 @@ def _cell(claim: Claim, verdict: Verdict | None) -> str:
     if verdict.estimate is None:
         return verdict.word
     sure = interval_text(verdict.estimate, verdict)
+    if verdict.has_interval and verdict.unit in ("", "%") and not verdict.estimate.seeds:
+        sure += " by the pooled deviation"
     brackets = f" ({sure})" if sure != DASH else ", without an interval"
     effect = f"**{verdict.word}** {effect_text(verdict.estimate, verdict)}{brackets}"
     return "; ".join([effect, *remarks(claim, verdict)])

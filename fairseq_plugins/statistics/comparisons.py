@@ -1,5 +1,6 @@
 """The values of a table's cells by row, attention, metric and seed."""
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping
 
@@ -35,6 +36,21 @@ def rows_of(cells: Cells, attention: str, metric: str) -> dict[str, Seeds]:
     return {
         row: cell[metric] for (row, a), cell in cells.items() if a == attention and metric in cell
     }
+
+
+def logarithms(rows: Mapping[str, Seeds]) -> dict[str, Seeds]:
+    """Return the natural logarithm of each value, by row and seed."""
+    return {row: {s: math.log(value) for s, value in seeds.items()} for row, seeds in rows.items()}
+
+
+def within_runs(first: Mapping[str, Seeds], second: Mapping[str, Seeds]) -> dict[str, Seeds]:
+    """Return by row the first metric minus the second of each run that has both, by seed."""
+    found = {
+        row: {seed: seeds[seed] - second[row][seed] for seed in seeds if seed in second[row]}
+        for row, seeds in first.items()
+        if row in second
+    }
+    return {row: seeds for row, seeds in found.items() if seeds}
 
 
 def correct_by_family(table: Table, found: Mapping[str, Estimate]) -> dict[str, Estimate]:

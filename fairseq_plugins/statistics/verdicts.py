@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import expm1, log, log1p
+from math import expm1, log1p
 from statistics import fmean
 
 from fairseq_plugins.papers import PUBLISHED, TABLES
@@ -19,12 +19,11 @@ from fairseq_plugins.papers.claims import (
     Speed,
     Threshold,
 )
-from fairseq_plugins.statistics.comparisons import rows_of
+from fairseq_plugins.statistics.comparisons import logarithms, rows_of, within_runs
 from fairseq_plugins.statistics.correlations import LEAST_ROWS, over_rows, start_similarity
 from fairseq_plugins.statistics.inference import (
     SIGNIFICANT,
     Estimate,
-    Seeds,
     above,
     correct_all,
     difference,
@@ -184,6 +183,10 @@ def _comparison(evidence: Comparison, numbers: ScaleResults) -> Verdict:
     cells, metric = numbers.cells.get(evidence.table, {}), evidence.metric
     _, other_metric, other, _ = evidence.numbers[-1]
     sides = rows_of(cells, evidence.attention, metric), rows_of(cells, other, other_metric)
+    if evidence.relative:
+        sides = logarithms(sides[0]), logarithms(sides[1])
+    if evidence.second_metric:
+        sides = (within_runs(*sides),) * 2
     absent = [
         _missing(rows, found, f"{TABLES[evidence.table].source}, {attention} attention")
         for rows, found, attention in (
@@ -194,12 +197,10 @@ def _comparison(evidence: Comparison, numbers: ScaleResults) -> Verdict:
     missing = "; ".join(dict.fromkeys(filter(None, absent)))
     if missing:
         return Verdict(Word.NOT_RUN, missing=missing)
-    if evidence.relative:
-        sides = _logarithms(sides[0]), _logarithms(sides[1])
     first = [sides[0][row] for row in evidence.first]
     second = [sides[1][row] for row in evidence.second]
-    is_other = bool(evidence.second_attention or evidence.second_metric)
-    spread = pooled_spread([*sides[0].values(), *(sides[1].values() if is_other else ())])
+    pooled = sides[: 1 + bool(evidence.second_attention)]
+    spread = pooled_spread(row for side in pooled for row in side.values())
     begins = begins_at(evidence)
     if evidence.of_every or evidence.of_most:
         moved = [{seed: value - begins for seed, value in row.items()} for row in first]
@@ -208,14 +209,15 @@ def _comparison(evidence: Comparison, numbers: ScaleResults) -> Verdict:
         verdict = _of_several(evidence, each, exceptions)
         assert verdict.estimate is not None
         return replace(verdict, estimate=verdict.estimate.mapped(lambda x: x + begins))
-    paired = found = difference(first, second, spread)
+    within = bool(evidence.second_metric)
+    paired = found = above(first[0], 0.0, spread) if within else difference(first, second, spread)
     unit = ""
     if evidence.relative:
         found, unit, begins = paired.mapped(lambda x: 100 * expm1(x)), "%", log1p(begins / 100)
     word = word_of(found, evidence.claimed, evidence.by)
     enough = enough_seeds(paired, begins) if word == Word.UNDECIDED else None
     digits = _digits(evidence.table, metric)
-    corrected = None if is_other else _corrected(evidence, numbers)
+    corrected = None if evidence.second_attention else _corrected(evidence, numbers)
     return Verdict(word, found, unit, digits, enough=enough, corrected=corrected)
 
 
@@ -230,10 +232,6 @@ def _corrected(evidence: Comparison, numbers: ScaleResults) -> Estimate | None:
     if len(evidence.first) != 1 or len(evidence.second) != 1:
         return None
     return judged.pair(evidence.attention, evidence.first[0], evidence.second[0])
-
-
-def _logarithms(rows: Mapping[str, Seeds]) -> dict[str, Seeds]:
-    return {row: {s: log(value) for s, value in seeds.items()} for row, seeds in rows.items()}
 
 
 def _of_several(

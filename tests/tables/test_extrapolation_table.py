@@ -441,6 +441,30 @@ def test_a_claim_compares_two_lengths_of_one_row_seed_by_seed(make, rise, word):
     assert math.isclose(verdict.estimate.effect, expected, rel_tol=1e-3)
 
 
+def test_two_lengths_of_one_run_are_compared_within_it(make):
+    """What a seed does to both lengths is no error of the rise; rows differ in it by little."""
+    made = [
+        make(row, {1: level, 2: level + rise}, seed=seed)
+        for row, seed, level, rise in (
+            *(("alibi", 1, 3.0, 0.010), ("alibi", 2, 4.0, 0.012)),
+            *(("rope_only", 1, 3.0, 0.101), ("rope_only", 2, 4.0, 0.100)),
+            ("sinusoidal", 1, 3.5, 0.020),
+        )
+    ]
+    evidence = Comparison(
+        TABLE.name, "ppl_2x", "vanilla", ("sinusoidal",), ("sinusoidal",), "below",
+        by=-5.0, relative=True, second_metric="ppl_1x",
+    )  # fmt: skip
+    numbers = ScaleResults({TABLE.name: gather(made, TABLE.columns)}, {})
+    verdict = judge(Claim("x", "p", "s", "t", evidence), numbers)
+    assert verdict.word == Word.CONFIRMED
+    # One rise, with the deviation of the other rows' rises: 0.002 / sqrt(2) and 0.001 / sqrt(2).
+    deviation = math.log(2) * math.sqrt((0.002**2 + 0.001**2) / 4)
+    reach = 4.302653 * deviation  # Student's t of two degrees of freedom
+    expected = [100 * math.expm1(math.log(2) * 0.02 + sign * reach) for sign in (-1, 1)]
+    assert [verdict.estimate.low, verdict.estimate.high] == pytest.approx(expected, rel=1e-3)
+
+
 def test_tables_of_other_models_have_no_lengths():
     assert [name for name, table in TABLES.items() if table.lengths] == [
         "extrapolation",

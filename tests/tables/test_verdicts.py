@@ -125,6 +125,18 @@ def test_single_seeds_decide_nothing_without_a_spread():
     assert word(below(), spread) == "confirmed"
 
 
+@pytest.mark.parametrize(("seeds", "pooled"), [(1, True), (2, True), (3, False)])
+def test_the_page_says_which_intervals_are_by_the_pooled_deviation(seeds, pooled):
+    found = numbers(base=(60.0, 61.0, 62.0), rope=(50.0, 51.2, 52.1)[:seeds])
+    verdicts = {"mini": {"one": judge(claim(below()), found)}}
+    (line,) = (
+        line
+        for line in render_claims((claim(below()),), verdicts).markdown().splitlines()
+        if line.startswith("| it is so |")
+    )
+    assert line.endswith(" by the pooled deviation) |") is pooled
+
+
 def test_the_size_that_is_claimed_counts():
     found = numbers(base=(100.0, 102.0, 98.0), rope=(80.1, 81.5, 78.5))  # a fifth less
     assert word(below(by=10.0, relative=True), found) == "confirmed"
