@@ -144,7 +144,8 @@ def test_the_readme_counts_claims_as_their_page_does() -> None:
     found = Counter(one["verdicts"][one["best_scale"]]["verdict"] for one in claims)
     said = re.search(
         r"Of (\d+)\s+claims in the papers (\d+) are confirmed \((\d+) mathematical\), (\d+)"
-        r" contradicted \((\d+) on \[adapted\s+models\]\(docs/published.md\)\), (\d+) undecided and (\d+) not tested",
+        r" contradicted \((\d+) on \[adapted\s+models\]\(docs/published.md\)\),"
+        r" (\d+) undecided and (\d+) not tested",
         README,
     )
     assert said
