@@ -74,11 +74,11 @@ def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]
                 scale: {
                     "verdict": (verdict := found[claim.name]).word,
                     "unit": verdict.unit,
-                    **(asdict(verdict.estimate) if verdict.estimate else {}),
+                    **(verdict.estimate.as_data() if verdict.estimate else {}),
                     "missing": verdict.missing,
                     "found": verdict.found,
                     "enough_seeds": verdict.enough,
-                    **({"at_one_nearness": asdict(verdict.held)} if verdict.held else {}),
+                    **({"at_one_nearness": verdict.held.as_data()} if verdict.held else {}),
                     "smaller_than_printed": smaller_than_printed(claim, verdict),
                 }
                 for scale, found in verdicts.items()

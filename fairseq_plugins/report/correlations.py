@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -142,7 +142,7 @@ class Correlations:
                     "printed": number.paper_order,
                     "from_printed_tables": number.order,
                     "rows": list(found.rows),
-                    "ours": None if found.estimate is None else asdict(found.estimate),
+                    "ours": None if found.estimate is None else found.estimate.as_data(),
                 }
                 for i, own in enumerate(PROPERTIES)
                 for table, column, numbers in again

@@ -8,8 +8,8 @@ the table, since two differences agree too often by chance.
 
 import gc
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import special, stats
@@ -64,6 +64,10 @@ class Estimate:
     def is_tie_by_correction(self) -> bool:
         """Return whether the difference is significant, but not after the correction."""
         return self.p is not None and self.p < SIGNIFICANT and not self.is_significant
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the estimate as JSON data of pages."""
+        return {name: value for name, value in asdict(self).items() if name != "freedom"}
 
     def mapped(self, change: Callable[[float], float]) -> "Estimate":
         """Return the estimate in other units; `change` must be monotone."""

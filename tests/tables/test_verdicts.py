@@ -3,6 +3,7 @@
 import json
 import logging
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -370,6 +371,8 @@ def test_the_page_has_every_verdict_and_the_json_the_same():
     assert data["verdicts"]["mini"]["verdict"] == "confirmed"
     assert data["verdicts"]["mini"]["effect"] == pytest.approx(-9.9)
     assert data["printed_effect"] == pytest.approx(-0.61)
+    committed = json.loads((Path(__file__).parents[2] / "results" / "claims.json").read_text())
+    assert [*data["verdicts"]["mini"]] == [*committed[0]["verdicts"]["mini"]]
 
 
 def test_the_best_scale_has_an_interval():
