@@ -1,5 +1,6 @@
 """The documents say what the code says, and their code runs."""
 
+import itertools
 import json
 import os
 import re
@@ -25,7 +26,9 @@ from fairseq_plugins.encodings import (
     SeesMask,
     Stochastic,
 )
-from fairseq_plugins.statistics.inference import difference
+from fairseq_plugins.papers import TABLES
+from fairseq_plugins.papers.tables import ATTENTIONS
+from fairseq_plugins.statistics.table_results import read_numbers
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -109,26 +112,21 @@ def test_the_readmes_commands_of_fairseq_train_as_they_stand(tmp_path: Path) -> 
 
 def test_the_readmes_numbers_stand_on_their_pages() -> None:
     """In the table of findings; who renders a page anew puts the new ones there."""
-    rows = re.findall(r"^\| (.*) \| (.*) \| \[.*\]\((.*)\) \|$", README, re.M)
-    assert len(rows) == 6
-    for row, found, path in rows:
-        text = (ROOT / path).read_text(encoding="utf-8")
-        numbers = re.findall(r"\d+\.\d+", found)
-        assert numbers
-        if row == "translation (BLEU), linear encoder":  # not a pair of the page
-            assert found == _bleu_of_type_2_minus_rope()
-        else:
-            assert all(number in text for number in numbers), row
-
-
-def _bleu_of_type_2_minus_rope() -> str:
-    folder = ROOT / "results" / "table4" / "mini"
-    rows = []
-    for row in ("lrpe_type2", "rope"):
-        files = [json.loads((folder / f"{row}-linear-s{s}.json").read_text()) for s in (1, 2, 3)]
-        rows.append([{one["seed"]: one["metrics"]["test_bleu"] for one in files}])
-    one = difference(*rows)
-    return f"{one.effect:+.2f} ({one.low:+.2f} to {one.high:+.2f}): undecided"
+    rows = re.findall(r"^\| .* \| (\S+ \(\S+ to \S+\)) \| ([\d.]+) \|$", README, re.M)
+    orders = dict(re.findall(r"^\| \[Table (\d)\]\(.*?\), [\w ]+ \| (.*) \|$", README, re.M))
+    tables = ["table2", "table8", "table4"]
+    numbers = read_numbers(ROOT, [TABLES[name] for name in tables], "mini")["mini"]
+    found = [numbers.table(name) for name in tables]
+    assert len(rows) == len(found) * len(ATTENTIONS)
+    for judged, attention in itertools.product(found, ATTENTIONS):
+        one = judged.pair(attention, "lrpe_type2", "rope")
+        assert one is not None and one.adjusted is not None
+        effect = f"{one.effect:+.2f} ({one.low:+.2f} to {one.high:+.2f})"
+        assert rows.pop(0) == (effect, f"{one.adjusted:.3f}")
+    for judged in found:
+        agreed = [judged.agreement(attention) for attention in ATTENTIONS]
+        counts = [" / ".join(str(a.count(holds)) for a in agreed) for holds in (True, False, None)]
+        assert orders[judged.table.name[-1]] == " | ".join(counts)
 
 
 @pytest.mark.parametrize("path", ["README.md", "docs/reproducing.md", "docs/published.md"])
@@ -163,9 +161,9 @@ def test_the_readme_counts_claims_as_their_page_does() -> None:
 
 
 def test_the_readmes_speeds_are_those_of_the_normalizer_that_it_names() -> None:
-    assert 'linear attention with\n`normalizer="encoded"`' in README
+    assert 'linear attention with `normalizer="encoded"`' in README
     found = re.findall(
-        r"(\d+) %(?: of softmax's time)? on an?\s\[[^]]*\]\((benchmarks/[^)]*)\)", README
+        r"(\d+) %(?:\sof\ssoftmax's\stime)? on an?\s\[[^]]*\]\((benchmarks/[^)]*)\)", README
     )
     assert len(found) == 2
     for percent, path in found:
