@@ -11,7 +11,7 @@ from fairseq_plugins.common.pages import Page, Section, bullets, provenance_sect
 from fairseq_plugins.common.root import root_folder
 from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers import CLAIMS, UNJUDGED
-from fairseq_plugins.papers.claims import Claim, Unjudged
+from fairseq_plugins.papers.claims import Claim, Computed, Unjudged
 from fairseq_plugins.records.results import Say
 from fairseq_plugins.report.differences import interval, probability
 from fairseq_plugins.statistics.claims import (
@@ -99,7 +99,7 @@ def render_claims(
     lines = [[name, *(str(count[word]) for word in _COUNTED)] for name, count in counts.items()]
     result = [
         markdown_table(["scale", *_COUNTED], lines, left=1),
-        bullets([LARGEST, *LEGEND]),
+        bullets([BY_CHANCE, LARGEST, *LEGEND]),
         *_PICTURE,
     ]
     sections = []
@@ -116,7 +116,11 @@ def render_claims(
     if missing := _missing(claims, verdicts):
         sections.append(Section("Limits of the verdicts", missing))
     sections.append(provenance_section(bullets(_METHOD), _SITE))
-    caption = f"{len(claims)} claims, each judged by the 95 % interval of its effect."
+    computed = sum(isinstance(claim.evidence, Computed) for claim in claims)
+    caption = (
+        f"{len(claims)} claims: {len(claims) - computed} of results, judged one by one by the 95 % "
+        f"interval of the effect, and {computed} of mathematics, judged by a computation."
+    )
     return Page("What the papers claim, and what the results say", caption, result, sections)
 
 
@@ -145,8 +149,8 @@ LEGEND = (
     "not significant after a correction for these; or there is no interval, as with one seed. "
     "*N seeds would decide* if effect and deviation stay as measured.",
     "*a tie on the table's page*: that page corrects for all its pairs (or correlations), and "
-    "after the correction this one is not significant. The verdicts here are without that "
-    "correction.",
+    "after the correction this one is not significant. It is said of claims on two rows in the "
+    "column that ranks the table, and of correlations.",
     "*by the pooled deviation*: the sides share fewer than three seeds, so the interval is by the "
     "standard deviation between seeds of all rows of the table, too small for a row that varies "
     "more than others.",
@@ -163,8 +167,8 @@ LEGEND = (
     "own numbers contradict the claim of its text.",
 )
 BY_CHANCE = (
-    "An interval leaves 2.5 % on either side: of forty claims without any effect, one is expected "
-    "to be confirmed by chance."
+    "Nothing corrects for the number of claims. An interval leaves 2.5 % on either side: of forty "
+    "claims without any effect, one is expected to be confirmed by chance, and one contradicted."
 )
 _METHOD = (
     "Intervals are over the seeds that all rows of a claim share; with fewer than three, they use "
@@ -179,25 +183,21 @@ _METHOD = (
     "For fine-tuned models (GLUE, SQuAD) a seed of `published` varies how the model is adapted to "
     "the row's encoding and how it is fine-tuned; a seed of `mini` varies the fine-tuning alone, "
     "since all seeds of a row start from one pre-trained model.",
-    "Claims of mathematics are decided by a computation (`fairseq_plugins/analysis/theory.py`).",
+    "The computations are those of `fairseq_plugins/analysis/theory.py`.",
     "Where seeds were added in order to decide a claim ([experiments](../docs/experiments.md)), "
     "its interval is somewhat too narrow.",
     f"No number of seeds is given above {MOST_SEEDS}, or where the interval is not over seeds.",
     "Where the place is a table alone, the claim is read from its numbers and not from a sentence.",
-    f"Claims are judged one by one. {BY_CHANCE} Where a claim compares two rows in the column that "
-    "ranks the table, or is a correlation, it says so if the table's page, which corrects for all "
-    "of these, has a tie.",
 )
 
 
 # Columns of the first table: the verdicts, some followed by parts of their count.
 _BEST = "each claim at its best scale"
-_TIES = "confirmed, but a tie on the table's page"
-_INTERVAL, _NO_INTERVAL = "undecided, with an interval", "undecided, without an interval"
-_SMALLER = "undecided, but smaller than the paper's"
+_TIES = "of these a tie on the table's page"
+_SMALLER, _NO_INTERVAL = "of these smaller than the paper's", "of these without an interval"
 _COUNTED = (
     *(Word.CONFIRMED, _TIES, Word.CONTRADICTED),
-    *(Word.UNDECIDED, _INTERVAL, _SMALLER, _NO_INTERVAL, Word.NOT_RUN, Word.UNTESTED),
+    *(Word.UNDECIDED, _SMALLER, _NO_INTERVAL, Word.NOT_RUN, Word.UNTESTED),
 )
 
 
@@ -210,7 +210,8 @@ def _counted(claims: Iterable[Claim], found: Mapping[str, Verdict]) -> Iterator[
         if verdict.word == Word.CONFIRMED and verdict.is_corrected_tie:
             yield _TIES
         if verdict.word == Word.UNDECIDED:
-            yield _INTERVAL if verdict.has_interval else _NO_INTERVAL
+            if not verdict.has_interval:
+                yield _NO_INTERVAL
             if smaller_than_printed(claim, verdict):
                 yield _SMALLER
 

@@ -140,7 +140,7 @@ def _claims(site: Site) -> None:
         "claims.html",
         views=views,
         counts={word: shown[word] for word in Word},
-        legend=[LARGEST, *LEGEND, BY_CHANCE],
+        legend=[BY_CHANCE, LARGEST, *LEGEND],
         scales=list(dict.fromkeys(one.scale for view in views for one in view.shown)),
         left_out=[(one, text) for one in site.evidence.tables for text in one.left_out],
         lost=site.evidence.left_out,
