@@ -19,6 +19,7 @@ from fairseq_plugins.report.denominators import denominators
 
 Config = Mapping[str, Any]
 UNKNOWN = "unknown"
+MOST_COLUMNS = 3  # columns per attention up to which both attentions share a table
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,9 @@ def _headline(table: Table, results: Sequence[Result], *, is_study: bool) -> str
     seeds = sorted({result["seed"] for result in results})
     first, last = seeds[0], seeds[-1]
     runs = f"seeds {first} to {last}" if last > first else f"seed {first}"
+    counts = Counter((result["row"], result["attention"]) for result in results).values()
+    if min(counts) < max(counts):
+        runs = f"{min(counts)} to {max(counts)} seeds of each row"
     data = dict.fromkeys(name for result in results for name in _corpora(result).values())
     return f"{what} Here: {', '.join(data)}; {runs}."
 
@@ -103,11 +107,12 @@ def _legend(table: Table, results: Sequence[Result]) -> list[str]:
     """Explain a table's cells, in at most five sentences."""
     shown = EXPERIMENTS[table.experiment].shown
     printed = "*Paper*: as printed; *ours*: " if table.is_printed else ""
+    has_gap = table.is_printed and len(table.columns) <= MOST_COLUMNS
+    why = "not run, not measured, or impossible under that attention"
     legend = [
         f"{printed}mean ± standard deviation over seeds (number of seeds)"
-        f"{f'; {shown}' if shown else ''}",
-        "`-`: no number in the paper, or none here: not run, not measured, or impossible under "
-        "that attention",
+        f"{f', {shown}' if shown else ''}{'; *difference*: ours minus the paper' * has_gap}",
+        f"`-`: {'no number in the paper, or none here: ' * table.is_printed}{why}",
     ]
     if len({(r["row"], r["attention"]) for r in results}) < len(results):
         whose = f"our {MARK}" if table.mark else MARK

@@ -157,8 +157,8 @@ LEGEND = (
     "*smaller than the paper's*: undecided, but the interval excludes the larger effect that the "
     "paper prints.",
     "*with similarity held constant*: the partial correlation that controls for the rows' "
-    "similarity to the published model, which the verdict does not use; where it is near 0, that "
-    "similarity explains the correlation.",
+    "similarity to the published model, which the verdict does not use; where its interval "
+    "includes 0, that similarity alone may be the reason for the correlation.",
     "**cannot be tested**: no row of that scale beats its trivial baselines, or the scale does not "
     "measure the metric; **not run**: rows are missing; `-`: not judged at that scale, or no "
     "number in the paper.",

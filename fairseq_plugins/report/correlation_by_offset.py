@@ -48,9 +48,9 @@ WEIGHTS_NOTE = (
     "So differences between the two numbers of a cell come from the weights:"
 )
 NO_RUNS_NOTE = (
-    "The performances are means over the seeds of Tables 3 and 4, whose runs at this scale are not "
-    "among the results. Where no row beats the trivial baselines, a task does not tell rows apart, "
-    "and a correlation with it means nothing."
+    "The runs of Tables 3 and 4 at this scale, whose means over seeds are the performances, are "
+    "not among the results, so nothing shows on which tasks a row beats the trivial baselines. "
+    "Where none does, a correlation means nothing."
 )
 MEASURES: dict[str, Callable[[Tensor, int], float]] = {
     "monotonicity": lambda weights, reach: monotonicity(weights, reach + 1),
@@ -145,12 +145,12 @@ def draw_by_offset(
         "offsets overstates the true one."
     )
     header = ["property", "task", "furthest from 0", "at largest offset"]
-    parts = [summary, markdown_table(header, lines)]
+    parts, found = [summary, markdown_table(header, lines)], check_ranges(numbers)
     if any(cells.get(table) for table, _ in TASKS):
         parts += [WEIGHTS_NOTE, _beside_table_5(numbers, cells, scale)]
     else:
-        parts.append(NO_RUNS_NOTE)
-    return RenderedFigure(draw_lines(panels, rule=0.0), numbers, parts, check_ranges(numbers))
+        found = f"{NO_RUNS_NOTE} {found}"
+    return RenderedFigure(draw_lines(panels, rule=0.0), numbers, parts, found)
 
 
 def _beside_table_5(numbers: Mapping[str, Any], cells: Mapping[str, Cells], scale: str) -> str:

@@ -32,12 +32,14 @@ def probability(p: float | None) -> str:
 
 def differences(judged: JudgedTable) -> list[Section]:
     """Return the section that compares rows with the reference; [] if no row has several seeds."""
-    table, ranked, reference = judged.table, judged.table.ranked_by, judged.table.reference
-    parts = []
+    table, reference = judged.table, judged.table.reference
+    parts: list[str] = []
+    compared: dict[tuple[str, str], Estimate] = {}
     for attention in [*table.attentions, *table.extra_attentions]:
         found, spread = judged.against(attention), judged.spread(attention)
         if not found or spread is None:
             continue
+        compared |= {(attention, row): one for row, one in found.items()}
         listed = {row: one for row, one in found.items() if one.seeds or row in table.row_names}
         resolution = _resolution(judged, attention, spread)
         parts.append(f"**{table.name_of(attention).capitalize()}**: {resolution}")
@@ -50,16 +52,28 @@ def differences(judged: JudgedTable) -> list[Section]:
         parts += [_against_table(table, listed)] if listed else []
     if not parts:
         return []
-    summary = (
-        f"{ranked.label} of each row minus that of `{reference}`, with the 95 % interval of a "
-        "paired t-test over the seeds that both rows have. For rows with only one or two seeds in "
-        f"common (`{DASH}` under *seeds*) the standard deviation pooled over all rows is used "
-        "instead, which is too small for a row that varies more than others, and too large for one "
-        "that varies less. Of the rows beyond the paper, those with three common seeds or more are "
-        "listed. p, unlike the interval, is after Holm's correction, which covers the paper's rows "
-        f"and, separately, the rows beyond the paper; {MARK}: p < 0.05."
-    )
+    summary = _how_compared(table, compared)
     return [Section(f"Differences from `{reference}`", [summary, *parts])]
+
+
+def _how_compared(table: Table, compared: Mapping[tuple[str, str], Estimate]) -> str:
+    """Describe the tests of differences from the reference, by attention and row."""
+    beyond = [one for (_, row), one in compared.items() if row not in table.row_names]
+    families = " over the paper's rows and, separately, over the others" if beyond else ""
+    text = (
+        f"{table.ranked_by.label} of each row minus that of `{table.reference}`, with the 95 % "
+        "interval of a paired t-test over the seeds that both have. p, unlike the interval, is "
+        f"after Holm's correction{families}; {MARK}: p < 0.05."
+    )
+    if not all(one.seeds for one in compared.values()):
+        text += (
+            f" Rows with fewer than three common seeds (`{DASH}`) are tested by the standard "
+            "deviation between seeds pooled over all rows, which is too small for a row that "
+            "varies more than others, and too large for one that varies less."
+        )
+    if not all(one.seeds for one in beyond):
+        text += " Rows beyond the paper with so few are not listed."
+    return text
 
 
 def _shown(table: Table, row: str) -> str:
@@ -146,11 +160,11 @@ def orderings(judged: JudgedTable) -> list[Section]:
         return [Section("Orderings of the paper", [f"{UNTESTED.capitalize()}."])]
     summary = (
         f"Rows ranked by {table.ranked_by.label}: neighbours in the paper's ranking, and each row "
-        f"with `{table.reference}`. A gap is how much worse the row is that the paper ranks lower; "
-        f"*seeds* and intervals are as above, `{DASH}` for the pooled deviation. The paper's order "
-        "*holds* or is *reversed* where p < 0.05 after Holm's correction, over the pairs with "
-        f"`{table.reference}`, {'those with `none`, ' * (NONE in table.row_names)}or all others; "
-        "elsewhere the two rows *tie*."
+        f"with `{table.reference}`. A gap is how much worse the row is that the paper ranks lower. "
+        "The paper's order *holds* or is *reversed* where p < 0.05 after Holm's correction, over "
+        f"the pairs with `{table.reference}`, {'those with `none`, ' * (NONE in table.row_names)}"
+        "or all others. Elsewhere the rows *tie*, which does not mean that they are equal: the "
+        "interval, without that correction, says how far apart they may be."
     )
     parts = [summary, *(_agreement(judged, agreement) for agreement in found)]
     parts += [text for a in table.attentions if (text := _without(judged, a))]

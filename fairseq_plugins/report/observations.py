@@ -22,6 +22,10 @@ from fairseq_plugins.statistics.series import Line, bucket_lines, length_lines
 
 _PROTOCOLS = {"": "whole windows", SLIDING: "sliding window"}
 SHORT = "short_"  # metrics of fine-tuning before the longest samples
+RISES = (
+    f"A rise is that of a row's mean over its seeds, without an interval; {EXTRAPOLATES:g} % is a "
+    "threshold of this project."
+)
 
 
 def valid_bleu_both_ways(judged: JudgedTable) -> list[Section]:
@@ -110,7 +114,7 @@ def _describe_lengths(table: Table, results: Sequence[Result]) -> list[str]:
                     text = describe(found, factor)
                     sentences.append(f"{attention.capitalize()} attention, {words}: {text}")
                     break
-    return sentences
+    return [*sentences, RISES] if sentences else []
 
 
 def describe_source_lengths(judged: JudgedTable) -> list[str]:

@@ -17,7 +17,7 @@ from fairseq_plugins.papers.tables import MARK, Figure, Row, Table
 from fairseq_plugins.records.results import Result
 from fairseq_plugins.records.runs import Study
 from fairseq_plugins.report.baselines import baselines_section
-from fairseq_plugins.report.captions import caption
+from fairseq_plugins.report.captions import MOST_COLUMNS, caption
 from fairseq_plugins.report.differences import differences, marks, orderings, within_rows
 from fairseq_plugins.report.lines import Line, Number, lines_of
 from fairseq_plugins.report.observations import (
@@ -27,7 +27,6 @@ from fairseq_plugins.report.observations import (
 )
 from fairseq_plugins.statistics.judged import JudgedTable
 
-MOST_COLUMNS = 3  # columns per attention up to which both attentions share a table
 Lines = Mapping[tuple[str, str], Line]  # by row and attention
 
 

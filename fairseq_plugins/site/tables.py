@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairseq_plugins.papers.tables import Table
+from fairseq_plugins.report.captions import MOST_COLUMNS
 from fairseq_plugins.report.lines import Line, lines_of
-from fairseq_plugins.report.render import MOST_COLUMNS
 from fairseq_plugins.site.kinds import encoding_of, kind_of
 from fairseq_plugins.statistics.judged import best_baseline
 from fairseq_plugins.statistics.table_results import TableResults

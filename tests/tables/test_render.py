@@ -54,6 +54,16 @@ def test_main_table_has_paper_ours_and_difference(results):
     assert labels == [f"{row.label} (`{row.name}`)" for row in TABLE_2.rows]
 
 
+def test_the_page_says_how_many_seeds_rows_have(make_result, results):
+    page = render(JudgedTable.of(TABLE_2, results), "mini")
+    assert page.caption.endswith("1 to 3 seeds of each row.")
+    assert "(`-`) are tested by the standard deviation between seeds pooled" in page.markdown()
+    paired = [make_result("rope", "linear", s, 85.0 + s * s) for s in (1, 2, 3)]
+    page = render(JudgedTable.of(TABLE_2, [*results[:3], *paired]), "mini")
+    assert page.caption.endswith("seeds 1 to 3.")
+    assert "pooled over all rows" not in page.markdown()
+
+
 def test_a_column_that_the_paper_does_not_print_is_ours_alone():
     header = main_tables(JudgedTable(TABLE_4, {}), {})[0].splitlines()[0]
     assert header.count("ours loss (valid)") == 2 and "paper loss" not in header
