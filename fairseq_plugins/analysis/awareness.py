@@ -135,36 +135,22 @@ def centre_gap(scores: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Side:
-    """Measures of position vectors counted from one end of the sequence.
+    """Measures of position vectors counted from one end of the sequence."""
 
-    Attributes:
-        features: (C,) bool, those equal at one distance to this end for all lengths.
-        apart: `min_distance` of the features.
-        function_gap: `function_gap` of the features (Property 3.1 or 3.2).
-        is_aware: whether the features distinguish all positions.
-    """
-
-    features: Tensor
-    apart: float
-    function_gap: float | None
-    is_aware: bool
+    features: Tensor  # (C,) bool, those equal at one distance to this end for all lengths
+    apart: float  # `min_distance` of the features
+    function_gap: float | None  # of the features (Property 3.1 or 3.2)
+    is_aware: bool  # whether the features distinguish all positions
 
 
 @dataclass(frozen=True)
 class Awareness:
-    """Measures of the position vectors of an encoding.
+    """Measures of the position vectors of an encoding."""
 
-    Attributes:
-        forward: from the start.
-        backward: from the end.
-        sum_error: `sum_formula_error` (Appendix E).
-        size: the largest absolute value, to which `SAME` is relative.
-    """
-
-    forward: Side
-    backward: Side
-    sum_error: float
-    size: float
+    forward: Side  # from the start
+    backward: Side  # from the end
+    sum_error: float  # `sum_formula_error` (Appendix E)
+    size: float  # the largest absolute value, to which `SAME` is relative
 
 
 def measure_awareness(rows: Rows) -> Awareness:

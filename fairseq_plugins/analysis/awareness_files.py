@@ -38,19 +38,12 @@ FIGURES = {10: "Figure 2", 20: "Figure 6"}  # the paper's, by length
 
 @dataclass(frozen=True)
 class MeasuredEncoding:
-    """An encoding and its awareness.
-
-    Attributes:
-        name: of the encoding.
-        awareness: None for an encoding without position vectors.
-        maps: vectors (T, C) by length.
-        centre_gap: Corollary 3.5's measure, for an encoding inside the attention; else None.
-    """
+    """An encoding and its awareness."""
 
     name: str
-    awareness: Awareness | None
-    maps: dict[int, Tensor]
-    centre_gap: float | None
+    awareness: Awareness | None  # None for an encoding without position vectors
+    maps: dict[int, Tensor]  # vectors (T, C) by length
+    centre_gap: float | None  # Corollary 3.5, for an encoding inside the attention; else None
 
 
 def absolute_names() -> list[str]:

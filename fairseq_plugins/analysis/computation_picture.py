@@ -25,17 +25,11 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Product:
-    """A product of three matrices, two of which are multiplied first.
-
-    Attributes:
-        title: above the drawing.
-        factors: from left to right.
-        first: index of the first of the two neighbours that are multiplied first.
-    """
+    """A product of three matrices, two of which are multiplied first."""
 
     title: str
-    factors: tuple[Matrix, Matrix, Matrix]
-    first: int
+    factors: tuple[Matrix, Matrix, Matrix]  # from left to right
+    first: int  # index of the first of the two neighbours that are multiplied first
 
     def inner_shape(self) -> str:
         """Return the shape of the product that is computed first, as `n x n`."""

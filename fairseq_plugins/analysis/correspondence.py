@@ -14,18 +14,13 @@ from fairseq_plugins.analysis.loaded_stacks import LoadedStack
 
 @dataclass(frozen=True)
 class Terms:
-    """The four correspondences of Eq. 7 and a remainder, which sum to the score.
+    """The four correspondences of Eq. 7 and a remainder, which sum to the score."""
 
-    Attributes:
-        word_word, word_position, position_word, position_position: (B, H, T, T), query first.
-        rest: (B, H, T, T), added by an encoding inside the attention; 0 without one.
-    """
-
-    word_word: Tensor
+    word_word: Tensor  # (B, H, T, T), query first, as all terms
     word_position: Tensor
     position_word: Tensor
     position_position: Tensor
-    rest: Tensor
+    rest: Tensor  # added by an encoding inside the attention; 0 without one
 
     def total(self) -> Tensor:
         """Sum the terms to the scores (B, H, T, T)."""

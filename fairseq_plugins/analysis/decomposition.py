@@ -15,18 +15,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Decomposition:
-    """The decomposition W_s = P^H Lambda(s) P for integer positions s.
+    """The decomposition W_s = P^H Lambda(s) P for integer positions s."""
 
-    Attributes:
-        basis: P, (D, D): unitary complex128, or orthogonal float64.
-        angles: in radians per position. Complex: (D,), one for each diagonal entry exp(i s angle).
-            Real: (r,), one for each plane of two features, which come first.
-        signs: (D - 2r,) of a real family: 1 for a constant feature, -1 for one that changes its
-            sign with every step; empty for a complex family.
-    """
-
-    basis: Tensor
+    basis: Tensor  # P, (D, D): unitary complex128, or orthogonal float64
+    # In radians per position. Complex: (D,), one for each diagonal entry exp(i s angle). Real:
+    # (r,), one for each plane of two features, which come first.
     angles: Tensor
+    # (D - 2r,) of a real family: 1 for a constant feature, -1 for one that changes its sign with
+    # every step; empty for a complex family.
     signs: Tensor
 
     def position_matrix(self, position: int) -> Tensor:

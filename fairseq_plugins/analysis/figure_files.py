@@ -36,46 +36,27 @@ Lines = Sequence[tuple[str, str, str, Mapping[str, tuple[Sequence[float], Sequen
 
 @dataclass(frozen=True)
 class Panel:
-    """A matrix to draw as a heat map.
-
-    Attributes:
-        title: title of the panel.
-        matrix: (N, M).
-        first: label of the first row and column, as -64 for relative vectors.
-        dark: whether large numbers are dark, as in the paper; else blue and red around 0.
-        marked: (N, M) bool, entries drawn in black.
-        axes: labels of columns and rows.
-        unit: label of the scale.
-        limits: ends of the scale; None for those of the matrix.
-    """
+    """A matrix to draw as a heat map."""
 
     title: str
-    matrix: Tensor
-    first: int = 0
-    dark: bool = True
-    marked: Tensor | None = None
-    axes: tuple[str, str] = ("", "")
-    unit: str = ""
-    limits: tuple[float, float] | None = None
+    matrix: Tensor  # (N, M)
+    first: int = 0  # label of the first row and column, as -64 for relative vectors
+    dark: bool = True  # whether large numbers are dark, as in the paper; else blue and red around 0
+    marked: Tensor | None = None  # (N, M) bool, entries drawn in black
+    axes: tuple[str, str] = ("", "")  # labels of columns and rows
+    unit: str = ""  # label of the scale
+    limits: tuple[float, float] | None = None  # ends of the scale; None for those of the matrix
 
 
 @dataclass(frozen=True)
 class RenderedFigure:
-    """A drawn figure with its numbers and texts.
+    """A drawn figure with its numbers and texts."""
 
-    Attributes:
-        picture: matplotlib's figure.
-        numbers: content of the JSON.
-        paragraphs: paragraphs and tables of the page.
-        agreement: sentences on whether the numbers agree with the paper's observation, or "".
-        models: descriptions of the models whose figure it is.
-    """
-
-    picture: Any
-    numbers: Mapping[str, Any]
-    paragraphs: Sequence[str] = field(default_factory=tuple)
-    agreement: str = ""
-    models: Sequence[str] = ()
+    picture: Any  # matplotlib's figure
+    numbers: Mapping[str, Any]  # content of the JSON
+    paragraphs: Sequence[str] = field(default_factory=tuple)  # and tables of the page
+    agreement: str = ""  # sentences on whether the numbers agree with the paper's observation
+    models: Sequence[str] = ()  # descriptions of the models whose figure it is
 
 
 def write_figure(

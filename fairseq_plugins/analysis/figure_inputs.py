@@ -37,19 +37,12 @@ _KINDS: dict[type, str] = {
 
 @dataclass(frozen=True)
 class FigureInput:
-    """An encoding, untrained or of a trained model.
+    """An encoding, untrained or of a trained model."""
 
-    Attributes:
-        label: title of a panel.
-        inputs: the encoding of token embeddings, or None.
-        layer: the encoding of the first layer's attention, or None.
-        loaded: the model; None for an untrained encoding.
-    """
-
-    label: str
-    inputs: PositionEncoding | None
-    layer: PositionEncoding | None
-    loaded: LoadedStack | None = None
+    label: str  # title of a panel
+    inputs: PositionEncoding | None  # of token embeddings
+    layer: PositionEncoding | None  # of the first layer's attention
+    loaded: LoadedStack | None = None  # None for an untrained encoding
 
     def absolute(self, length: int) -> Tensor | None:
         """Return position vectors (T, C) of T = `length`, as they are added to zeros.
@@ -115,19 +108,12 @@ def trained(label: str, loaded: LoadedStack) -> FigureInput:
 
 @dataclass(frozen=True)
 class FigureSizes:
-    """Sizes of a figure's inputs.
+    """Sizes of a figure's inputs."""
 
-    Attributes:
-        length: positions; None for 128, or the least of the models' maxima if that is less.
-        words: sentences of a probe.
-        seed: seed of the words.
-        figure: number of the figure, for messages.
-    """
-
-    length: int | None = None
-    words: int = APPENDIX_J
-    seed: int = 1
-    figure: int = 0
+    length: int | None = None  # positions; None: 128, or the least of the models' maxima if less
+    words: int = APPENDIX_J  # sentences of a probe
+    seed: int = 1  # of the words
+    figure: int = 0  # its number, for messages
 
     def require(self, inputs: list[Any], needed: str) -> list[Any]:
         """Return the inputs of the figure; raise OptionError if there are none."""
@@ -156,28 +142,17 @@ def common_length(inputs: Sequence[FigureInput], sizes: FigureSizes) -> int:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the paper: numbers of its inputs, from which all else follows.
-
-    Attributes:
-        title: title of the figure.
-        paper: the paper's observation.
-        measure: returns the numbers of inputs, and paragraphs and tables about them.
-        maps: makes the figure's maps from the numbers; None for a figure of lines.
-        lines: makes panels of lines from the numbers.
-        check: returns sentences that say which of the paper's observations hold, or "" if the
-            numbers decide none of them.
-        untrained: encodings shown when no checkpoint is given; () if the figure needs one.
-        takes_inputs: whether checkpoints change the figure.
-    """
+    """A figure of the paper: numbers of its inputs, from which all else follows."""
 
     title: str
-    paper: str
+    paper: str  # the paper's observation
+    # Returns the numbers of inputs, and paragraphs and tables about them.
     measure: Callable[[Sequence[FigureInput], FigureSizes], tuple[Numbers, list[str]]]
-    maps: Callable[[Numbers], list[Panel]] | None = None
+    maps: Callable[[Numbers], list[Panel]] | None = None  # None for a figure of lines
     lines: Callable[[Numbers], Lines] = lambda numbers: ()
-    check: Callable[[Numbers], str] = lambda numbers: ""
-    untrained: tuple[str, ...] = ()
-    takes_inputs: bool = True
+    check: Callable[[Numbers], str] = lambda numbers: ""  # observations that hold, or "" if open
+    untrained: tuple[str, ...] = ()  # encodings without a checkpoint; () if it needs one
+    takes_inputs: bool = True  # whether checkpoints change the figure
 
     def draw(self, numbers: Numbers) -> Any:
         """Draw the figure; returns matplotlib's figure."""

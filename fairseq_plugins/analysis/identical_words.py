@@ -23,18 +23,11 @@ BATCH_SIZE = 20
 
 @dataclass(frozen=True)
 class Probe:
-    """Attention over identical words: means over heads and sentences, in float64.
+    """Attention over identical words: means over heads and sentences, in float64."""
 
-    Attributes:
-        weights: (T, T), after the softmax.
-        scores: (T, T), before the softmax; -inf where a causal model hides a key.
-        words: number of sentences, each of a different word.
-        loaded: the model.
-    """
-
-    weights: Tensor
-    scores: Tensor
-    words: int
+    weights: Tensor  # (T, T), after the softmax
+    scores: Tensor  # (T, T), before the softmax; -inf where a causal model hides a key
+    words: int  # number of sentences, each of a different word
     loaded: LoadedStack
 
 
@@ -112,20 +105,12 @@ def repeat_words(
 
 @dataclass(frozen=True)
 class FirstLayerAttention:
-    """Attention of the first layer's heads over tokens (B, T).
+    """Attention of the first layer's heads over tokens (B, T)."""
 
-    Attributes:
-        weights: (B, H, T, T), after the softmax.
-        scores: (B, H, T, T), inputs of the softmax: scaled, with all terms of the position
-            encoding; -inf where a key is hidden.
-        inputs: (B, T, C), inputs of the projections of queries and keys.
-        attention: the first layer's attention module.
-    """
-
-    weights: Tensor
-    scores: Tensor
-    inputs: Tensor
-    attention: Any
+    weights: Tensor  # (B, H, T, T), after the softmax
+    scores: Tensor  # (B, H, T, T), before it: scaled, with all terms of the encoding; -inf: hidden
+    inputs: Tensor  # (B, T, C), of the projections of queries and keys
+    attention: Any  # the first layer's attention module
 
 
 class _FirstLayerDone(Exception):

@@ -44,25 +44,15 @@ SITES = {ROBERTA: ("encoder",), LM: ("decoder",), TRANSLATION: ("encoder", "deco
 
 @dataclass(frozen=True)
 class LoadedStack:
-    """A trained model and its analysed stack.
+    """A trained model and its analysed stack."""
 
-    Attributes:
-        family: the model's registered name.
-        model: in evaluation mode.
-        stack: the encoder or decoder, with the embeddings of tokens and positions.
-        dictionary: the dictionary of its input.
-        num_bos: number of <s> before a sentence, 0 or 1.
-        num_eos: number of </s> after a sentence, 0 or 1.
-        languages: source and target of a translation model.
-    """
-
-    family: str
-    model: Any
-    stack: Any
-    dictionary: Dictionary
-    num_bos: int
-    num_eos: int
-    languages: tuple[str, ...] = ()
+    family: str  # the model's registered name
+    model: Any  # in evaluation mode
+    stack: Any  # the encoder or decoder, with the embeddings of tokens and positions
+    dictionary: Dictionary  # of its input
+    num_bos: int  # number of <s> before a sentence, 0 or 1
+    num_eos: int  # number of </s> after a sentence, 0 or 1
+    languages: tuple[str, ...] = ()  # source and target of a translation model
 
     @property
     def is_causal(self) -> bool:

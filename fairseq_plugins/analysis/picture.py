@@ -32,51 +32,30 @@ FORM_AT = (-16, -4, -1, 0, 1, 4, 16)
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel of an encoding's definition.
-
-    Attributes:
-        title: title of the panel.
-        kind: ``matrix``, or ``lines`` (one for each row).
-        values: (rows, columns).
-        x: labels of the columns.
-    """
+    """A panel of an encoding's definition."""
 
     title: str
-    kind: str
-    values: Tensor
-    x: list[int]
+    kind: str  # ``matrix``, or ``lines`` (one for each row)
+    values: Tensor  # (rows, columns)
+    x: list[int]  # labels of the columns
 
 
 @dataclass(frozen=True)
 class EncodingPicture:
-    """Arrays shown in the picture of an encoding.
-
-    Attributes:
-        name: name of the encoding.
-        causal: whether the attention is causal, for encodings that require it.
-        offsets: t - s of `kernel` and `spread`.
-        kernel: (H, offsets), the mean logit of a query and a key of the same word.
-        spread: (H, offsets), the standard deviation of the logits of different words.
-        weights: (T, T) with T <= SHOWN, attention over a sentence that repeats a word, averaged
-            over heads and words.
-        definition: panels of the definition.
-        form: primitives of the canonical form (LRPE, Eq. 6) by offset, empty without one.
-        no_form_reason: reason why there is no canonical form, or "".
-        options: options of the encoding as words `name=value`, or "".
-        model: the model and the layer whose learned parameters it has; "" if untrained.
-    """
+    """Arrays shown in the picture of an encoding."""
 
     name: str
-    causal: bool
-    offsets: list[int]
-    kernel: Tensor
-    spread: Tensor
-    weights: Tensor
+    causal: bool  # whether the attention is causal, for encodings that require it
+    offsets: list[int]  # t - s of `kernel` and `spread`
+    kernel: Tensor  # (H, offsets), the mean logit of a query and a key of the same word
+    spread: Tensor  # (H, offsets), the standard deviation of the logits of different words
+    weights: Tensor  # (T <= SHOWN, T), over a repeated word, mean over heads and words
     definition: list[Panel] = field(default_factory=list)
+    # Primitives of the canonical form (LRPE, Eq. 6) by offset, empty without one.
     form: dict[int, tuple[Primitive, ...]] = field(default_factory=dict)
-    no_form_reason: str = ""
-    options: str = ""
-    model: str = ""
+    no_form_reason: str = ""  # why there is no canonical form
+    options: str = ""  # words `name=value`
+    model: str = ""  # the model and the layer whose learned parameters it has; "" if untrained
 
     @property
     def title(self) -> str:

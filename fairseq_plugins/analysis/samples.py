@@ -17,15 +17,10 @@ from fairseq_plugins.common.errors import DataError, OptionError
 
 @dataclass(frozen=True)
 class Sample:
-    """A part of a text, or a pair of sentences.
+    """A part of a text, or a pair of sentences."""
 
-    Attributes:
-        tokens: (T,), the stack's input with its special tokens.
-        target: (S,), a pair's translation with </s>; else empty.
-    """
-
-    tokens: Tensor
-    target: Tensor
+    tokens: Tensor  # (T,), the stack's input with its special tokens
+    target: Tensor  # (S,), a pair's translation with </s>; else empty
 
 
 def read_samples(

@@ -28,15 +28,10 @@ WIDTH, LENGTH = 64, 128
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a computation.
-
-    Attributes:
-        holds: whether the claim holds.
-        text: the computation and its result, as a part of a sentence.
-    """
+    """The result of a computation."""
 
     holds: bool
-    text: str
+    text: str  # the computation and its result, as a part of a sentence
 
 
 class RotationField(nn.Module):

@@ -32,24 +32,16 @@ def without_padding(keys: State, *tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 class Call(NamedTuple):
-    """Queries, and the keys and masks that they see.
+    """Queries, and the keys and masks that they see."""
 
-    Attributes:
-        q: (B, H, T, D), not encoded.
-        q_positions: (B or 1, T).
-        state: keys and values with their positions and padding (``keys_of``), not encoded yet;
-            later what an attention remembers of them.
-        causal: whether the last T keys belong to the T queries, each of which sees no later key.
-        shared: cache of the pass.
-        attn_mask: see ``Attention.forward``.
-    """
-
-    q: Tensor
-    q_positions: Tensor
+    q: Tensor  # (B, H, T, D), not encoded
+    q_positions: Tensor  # (B or 1, T)
+    # Keys and values with their positions and padding (``keys_of``), not encoded yet; later what an
+    # attention remembers of them.
     state: State
-    causal: bool
-    shared: SharedPass
-    attn_mask: Tensor | None = None
+    causal: bool  # whether the last T keys belong to the T queries, each of which sees no later key
+    shared: SharedPass  # cache of the pass
+    attn_mask: Tensor | None = None  # see ``Attention.forward``
 
     @property
     def positions(self) -> tuple[Tensor, Tensor]:

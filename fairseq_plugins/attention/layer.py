@@ -41,19 +41,12 @@ _NEXT = "next_position"  # (B, 1) int64 in a layer's state: number of tokens so 
 
 @dataclass(frozen=True)
 class GroupedKeys:
-    """Key projection whose heads are repeated for each query head: (..., C) -> (..., H D).
+    """Key projection whose heads are repeated for each query head: (..., C) -> (..., H D)."""
 
-    Attributes:
-        linear: C -> G D.
-        groups: H / G.
-        head_dim: D.
-        in_features: C.
-    """
-
-    linear: nn.Module
-    groups: int
-    head_dim: int
-    in_features: int
+    linear: nn.Module  # C -> G D
+    groups: int  # H / G
+    head_dim: int  # D
+    in_features: int  # C
 
     def __call__(self, x: Tensor) -> Tensor:
         """Project and repeat: (..., C) -> (..., H D)."""

@@ -77,23 +77,15 @@ def check_positions(name: str, positions: Tensor, batch: int, length: int) -> No
 
 @dataclass(frozen=True, eq=False)
 class Positions:
-    """Positions of the tokens of one pass, computed once and passed to every attention.
+    """Positions of the tokens of one pass, computed once and passed to every attention."""
 
-    Attributes:
-        index: (B or 1, T) int64, with an upper bound attached (``with_end``), which holds for
-            earlier decoding steps too.
-        padding_mask: (B, T) bool, True where padded; None for no padding.
-        shared: cache of values that all layers' attentions at these positions share.
-        content: (T, B, C), the input of keys and values where it differs from that of queries;
-            else None.
-        memory: positions of the fixed keys in cross-attention; None in self-attention.
-    """
-
+    # (B or 1, T) int64, with an upper bound attached (``with_end``), which holds for earlier
+    # decoding steps too.
     index: Tensor
-    padding_mask: Tensor | None
-    shared: SharedPass
-    content: Tensor | None = None
-    memory: "Positions | None" = None
+    padding_mask: Tensor | None  # (B, T) bool, True where padded; None for no padding
+    shared: SharedPass  # cache of values that all layers' attentions at these positions share
+    content: Tensor | None = None  # (T, B, C), input of keys and values if not that of queries
+    memory: "Positions | None" = None  # of the fixed keys in cross-attention; else None
 
     @classmethod
     def of(

@@ -57,34 +57,20 @@ SIZE = (
 
 @dataclass(frozen=True)
 class Facts:
-    """Properties of an encoding, as the catalogue shows them.
+    """Properties of an encoding, as the catalogue shows them."""
 
-    Attributes:
-        name: of the registry, or several joined by ``+``.
-        hooks: those that it overrides, in the order of their use.
-        fits: by attention and direction, whether the encoding is supported; ``-`` for
-            cross-attention if no hook acts inside an attention.
-        refusals: by reason, the attentions and directions that do not support the encoding.
-        parameters: number of learned parameters at ``SIZE``, shared ones counted once.
-        parameters_per_layer: number of those that each layer has for itself.
-        position_facts: how the encoding uses positions.
-        is_stochastic: whether it has random values.
-        feature_map: that of linear attention if the definition prescribes one, or None.
-        replaces_absolute: whether it replaces the framework's absolute embedding.
-        gives_pairs: whether a GPU kernel can compute its bias pair by pair.
-    """
-
-    name: str
-    hooks: tuple[str, ...]
+    name: str  # of the registry, or several joined by ``+``
+    hooks: tuple[str, ...]  # those that it overrides, in the order of their use
+    # By attention and direction; `-` for cross-attention if no hook acts inside an attention.
     fits: dict[tuple[str, str], Fit]
-    refusals: dict[str, list[tuple[str, str]]]
-    parameters: int
-    parameters_per_layer: int
+    refusals: dict[str, list[tuple[str, str]]]  # attentions and directions by reason
+    parameters: int  # learned ones at ``SIZE``, shared ones counted once
+    parameters_per_layer: int  # those that each layer has for itself
     position_facts: PositionFacts
     is_stochastic: bool
-    feature_map: str | None
-    replaces_absolute: bool
-    gives_pairs: bool
+    feature_map: str | None  # that of linear attention if the definition prescribes one
+    replaces_absolute: bool  # whether it replaces the framework's absolute embedding
+    gives_pairs: bool  # whether a GPU kernel can compute its bias pair by pair
 
     @property
     def softmax_kernel(self) -> str:

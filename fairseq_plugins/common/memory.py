@@ -64,10 +64,6 @@ class PeakOfChildren:
 
     A descendant counts from its second sample on: until it has executed its program, it shares all
     memory of the process that started it.
-
-    Attributes:
-        bytes: the largest sum of proportional set sizes.
-        samples: their number.
     """
 
     def __init__(self) -> None:

@@ -13,19 +13,12 @@ _TAG = re.compile(r"<(?!(?:/?s|pad|unk|mask)>)(?=[A-Za-z/!?])")
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page.
+    """A part of a page."""
 
-    Attributes:
-        heading: in Markdown; the first section of a page may have none.
-        parts: paragraphs, lists and tables in Markdown.
-        is_folded: whether readers have to open it.
-        level: of the heading.
-    """
-
-    heading: str
-    parts: Sequence[str]
-    is_folded: bool = False
-    level: int = 2
+    heading: str  # in Markdown; the first section of a page may have none
+    parts: Sequence[str]  # paragraphs, lists and tables in Markdown
+    is_folded: bool = False  # whether readers have to open it
+    level: int = 2  # of the heading
 
     @property
     def text(self) -> str:
@@ -42,19 +35,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A page of results.
+    """A page of results."""
 
-    Attributes:
-        title: in Markdown.
-        caption: the measurement and its data; one line.
-        result: the table or picture that readers come for, and how to read it.
-        sections: all else, in order.
-    """
-
-    title: str
-    caption: str
-    result: Sequence[str]
-    sections: Sequence[Section] = ()
+    title: str  # in Markdown
+    caption: str  # the measurement and its data; one line
+    result: Sequence[str]  # the table or picture that readers come for, and how to read it
+    sections: Sequence[Section] = ()  # all else, in order
 
     def markdown(self) -> str:
         """Format the page."""

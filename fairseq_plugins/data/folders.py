@@ -26,23 +26,15 @@ def report(message: str) -> None:
 
 @dataclass(frozen=True)
 class Folder:
-    """A data folder to build.
-
-    Attributes:
-        path: path of the folder.
-        request: source and settings, which determine its content.
-        files: names of the files that it must hold.
-        record: name of the record file.
-        sums: sha256 of each split's source file, for requests that do not contain them.
-        force: whether other data may be replaced.
-    """
+    """A data folder to build."""
 
     path: Path
-    request: Mapping[str, Any]
-    files: tuple[str, ...] = DATA_FILES
-    record: str = "data.json"
+    request: Mapping[str, Any]  # source and settings, which determine its content
+    files: tuple[str, ...] = DATA_FILES  # names of those that it must hold
+    record: str = "data.json"  # name of the record file
+    # sha256 of each split's source file, for requests that do not contain them.
     sums: Mapping[str, str] = field(default_factory=dict)
-    force: bool = False
+    force: bool = False  # whether other data may be replaced
 
     def is_done(self) -> bool:
         """Return whether the folder was made by the same request and is complete."""

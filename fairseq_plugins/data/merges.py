@@ -90,9 +90,6 @@ class _FrequentPairs(dict[Pair, int]):
     meanwhile restarts from zero: increases replace its old count, decreases are subtracted from it.
     So pairs that arise in two ways may be undercounted. All codes of subword-nmt have this
     property.
-
-    Attributes:
-        least: minimum count of frequent pairs.
     """
 
     def __init__(self, counts: Mapping[Pair, int], least: float) -> None:

@@ -35,24 +35,15 @@ class ExpectedFile:
 
 @dataclass(frozen=True)
 class PublishedCorpus:
-    """A corpus of `wiki.<split>.<suffix>` files, published as one zip.
+    """A corpus of `wiki.<split>.<suffix>` files, published as one zip."""
 
-    Attributes:
-        name: name of the corpus, and of the folder in the zip.
-        url: address of the zip.
-        zip_md5: its checksum; None if none is published.
-        dictionary_size: expected size, with fairseq's four special symbols and padding to a
-            multiple of 8; None if not fixed.
-        files: expected statistics by split.
-        suffix: ending of the file names.
-    """
-
-    name: str
-    url: str
-    zip_md5: str | None
+    name: str  # also of the folder in the zip
+    url: str  # address of the zip
+    zip_md5: str | None  # None if none is published
+    # Expected, with fairseq's four special symbols and padding to a multiple of 8; None: not fixed.
     dictionary_size: int | None
-    files: Mapping[str, ExpectedFile]
-    suffix: str = "tokens"
+    files: Mapping[str, ExpectedFile]  # by split
+    suffix: str = "tokens"  # ending of the file names
 
     def file_name(self, split: str) -> str:
         return f"wiki.{split}.{self.suffix}"

@@ -9,19 +9,12 @@ from fairseq_plugins.common.files import require_object
 
 @dataclass(frozen=True)
 class RawText:
-    """Size of a split's raw text; None if data.json does not record it.
+    """Size of a split's raw text; None if data.json does not record it."""
 
-    Attributes:
-        words: words plus line ends, which a word-level model predicts too.
-        bytes: bytes in UTF-8, with line feeds.
-        unknown: words or subwords that are <unk> in the data.
-        why: reason why a size is missing; empty if none is.
-    """
-
-    words: int | None = None
-    bytes: int | None = None
-    unknown: int | None = None
-    why: str = ""
+    words: int | None = None  # words plus line ends, which a word-level model predicts too
+    bytes: int | None = None  # in UTF-8, with line feeds
+    unknown: int | None = None  # words or subwords that are <unk> in the data
+    why: str = ""  # reason why a size is missing; empty if none is
 
 
 def read_raw_text(folder: Path, split: str, tokens: int) -> RawText:

@@ -19,17 +19,11 @@ from fairseq_plugins.encodings.tables import Constant, Formula
 
 
 class Basis(nn.Module):
-    """A unitary matrix P. The encoding owns its vector, if any, as ``v`` in its state dict.
+    """A unitary matrix P. The encoding owns its vector, if any, as ``v`` in its state dict."""
 
-    Attributes:
-        is_complex: whether P x is complex.
-        is_permutation: whether P only permutes features.
-        is_learned: whether the vector is a parameter.
-    """
-
-    is_complex = False
-    is_permutation = False
-    is_learned = False
+    is_complex = False  # whether P x is complex
+    is_permutation = False  # whether P only permutes features
+    is_learned = False  # whether the vector is a parameter
 
     def __init__(self, dim: int) -> None:
         super().__init__()

@@ -21,17 +21,11 @@ Argument = Literal["content", "one"]
 
 @dataclass(frozen=True)
 class Primitive:
-    """One term of Eq. 6 at one offset.
+    """One term of Eq. 6 at one offset."""
 
-    Attributes:
-        query: whether q^ is the query or the constant 1.
-        key: whether k^ is the key or the constant 1.
-        matrix: W_{t-s}, (H, d1, d2) float64 with d1 and d2 = D for content and 1 for the constant.
-    """
-
-    query: Argument
-    key: Argument
-    matrix: Tensor
+    query: Argument  # whether q^ is the query or the constant 1
+    key: Argument  # whether k^ is the key or the constant 1
+    matrix: Tensor  # W_{t-s}, (H, d1, d2) float64, D for content and 1 for the constant
 
 
 def canonical_form(encoding: PositionEncoding, offset: int) -> tuple[Primitive, ...]:

@@ -13,21 +13,13 @@ from fairseq_plugins.kernels.backend import is_transformed
 
 
 class Core(nn.Module):
-    """A family of matrices Lambda(s). The encoding owns its tensor, if any, in its state dict.
+    """A family of matrices Lambda(s). The encoding owns its tensor, if any, in its state dict."""
 
-    Attributes:
-        tensor: name of the tensor in the state dict.
-        is_complex: whether Lambda(s) x is complex.
-        is_permutation: whether Lambda(s) only permutes features.
-        is_learned: whether the tensor is a parameter.
-        score_factor: factor on the scores of softmax attention, besides 1/sqrt(D).
-    """
-
-    tensor: str
-    is_complex = False
-    is_permutation = False
-    is_learned = False
-    score_factor = 1.0
+    tensor: str  # its name in the state dict
+    is_complex = False  # whether Lambda(s) x is complex
+    is_permutation = False  # whether Lambda(s) only permutes features
+    is_learned = False  # whether the tensor is a parameter
+    score_factor = 1.0  # on the scores of softmax attention, besides 1/sqrt(D)
 
     def draw(self, generator: torch.Generator | None) -> Tensor | None:
         """Return the initial tensor; None if there is none."""

@@ -99,19 +99,12 @@ def _odeint() -> Any:
 
 @dataclass(frozen=True)
 class Solver:
-    """A numerical solution of dp/dt = field(t, p).
+    """A numerical solution of dp/dt = field(t, p)."""
 
-    Attributes:
-        step: time between neighbouring positions.
-        method: name in torchdiffeq.
-        tolerance: relative and absolute tolerance of adaptive methods.
-        substeps: steps of fixed-step methods from one position to the next.
-    """
-
-    step: float
-    method: Method
-    tolerance: float
-    substeps: int = 1
+    step: float  # time between neighbouring positions
+    method: Method  # name in torchdiffeq
+    tolerance: float  # relative and absolute tolerance of adaptive methods
+    substeps: int = 1  # steps of fixed-step methods from one position to the next
 
     def __call__(self, field: nn.Module, start: Tensor, count: int) -> Tensor:
         """Return p(0), p(step), ... from p(0) = ``start``: (C) -> (count, C)."""
@@ -232,8 +225,7 @@ class ReleasedFloater(PositionEncoding):
     shared_across_layers = False
     is_relative = False
     transform_after_feature_map = False
-    # The feature map comes last, so that no weight is negative.
-    keeps_positive = True
+    keeps_positive = True  # the feature map comes last, so that no weight is negative
 
     def __init__(self, context: EncodingContext, solver: Solver, hidden_dim: int) -> None:
         super().__init__(context)

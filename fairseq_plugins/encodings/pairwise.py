@@ -21,17 +21,13 @@ class PairwiseBias:
 
     The tensors that the function reads may require gradients, if it indexes each of them once:
     FlexAttention adds up the gradients by index.
-
-    Attributes:
-        of_pair: added to the scaled logits; None for none.
-        query_features: (B or 1, H, T, F), whose products with the features of the keys are added
-            to q.k before scaling; None for none.
-        key_features: (B or 1, H, S, F).
     """
 
-    of_pair: PairFunction | None = None
+    of_pair: PairFunction | None = None  # added to the scaled logits
+    # (B or 1, H, T, F), whose products with the features of the keys are added to q.k before
+    # scaling.
     query_features: Tensor | None = None
-    key_features: Tensor | None = None
+    key_features: Tensor | None = None  # (B or 1, H, S, F)
 
 
 @runtime_checkable

@@ -61,19 +61,12 @@ def powers_at(permutation: Tensor, positions: Tensor) -> Tensor:
 
 
 class _Powers(NamedTuple):
-    """Cached powers of a permutation, as indices of features.
+    """Cached powers of a permutation, as indices of features."""
 
-    Attributes:
-        permutation: (D,) or (H, D).
-        version: the permutation's version counter, to detect writes.
-        rows: (N, 1 or H, D), the powers 0 to N - 1.
-        inverses: (N, 1 or H, D), their inverses.
-    """
-
-    permutation: "weakref.ref[Tensor]"
-    version: int
-    rows: Tensor
-    inverses: Tensor
+    permutation: "weakref.ref[Tensor]"  # (D,) or (H, D)
+    version: int  # the permutation's version counter, to detect writes
+    rows: Tensor  # (N, 1 or H, D), the powers 0 to N - 1
+    inverses: Tensor  # (N, 1 or H, D)
 
 
 class PermutationPowers:

@@ -57,8 +57,7 @@ class StochasticEncoding(PositionEncoding):
 
     transform_after_feature_map = False
     is_relative = False
-    # The feature map comes last, so that no weight is negative.
-    keeps_positive = True
+    keeps_positive = True  # the feature map comes last, so that no weight is negative
 
     def __init__(self, context: EncodingContext, num_realizations: int, gated: bool) -> None:
         super().__init__(context)

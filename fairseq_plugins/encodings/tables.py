@@ -33,15 +33,10 @@ _ONCE = "_once"  # attribute of positions: what was computed from them
 
 @dataclass(frozen=True)
 class Formula:
-    """A function with its last arguments bound: hashable, comparable and picklable.
+    """A function with its last arguments bound: hashable, comparable and picklable."""
 
-    Attributes:
-        function: a module-level function.
-        arguments: its last positional arguments.
-    """
-
-    function: Callable[..., Tensor]
-    arguments: tuple[Hashable, ...] = ()
+    function: Callable[..., Tensor]  # of a module
+    arguments: tuple[Hashable, ...] = ()  # its last positional ones
 
     def __call__(self, *first: Any, **named: Any) -> Tensor:
         return self.function(*first, *self.arguments, **named)
@@ -49,13 +44,9 @@ class Formula:
 
 @dataclass(frozen=True)
 class Constant:
-    """A cached tensor.
+    """A cached tensor."""
 
-    Attributes:
-        formula: called with ``device``; floating point results are kept in float32.
-    """
-
-    formula: Formula
+    formula: Formula  # called with ``device``; floating point results are kept in float32
 
     def on(self, like: Tensor) -> Tensor:
         """Return the tensor on the device of ``like``."""
@@ -66,13 +57,9 @@ class Constant:
 
 @dataclass(frozen=True)
 class PositionTable:
-    """A cached table of a function's values at positions 0, 1, ..., which grows by doubling.
+    """A cached table of a function's values at positions 0, 1, ..., which grows by doubling."""
 
-    Attributes:
-        formula: positions (...) float64 of any sign -> rows (..., *row) float64.
-    """
-
-    formula: Formula
+    formula: Formula  # positions (...) float64 of any sign -> rows (..., *row) float64
 
     def at(self, positions: Tensor) -> Tensor:
         """Evaluate the formula at ``positions`` of any sign, without the cached table."""

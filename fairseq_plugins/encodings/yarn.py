@@ -28,25 +28,17 @@ class NtkByParts:
     gamma is 1 for pairs that turn ``fast`` times or more in the training length: they stay
     unchanged, to distinguish neighbours. It is 0 for pairs that turn ``slow`` times or less: they
     are interpolated like positions. In between it rises linearly. A factor of 1 changes nothing.
-
-    Attributes:
-        factor: f, the new length divided by the training length.
-        length: of the sequences in training.
-        slow: turns, alpha in the paper.
-        fast: turns, beta in the paper.
-        ramp: gamma is linear in the ``turns`` of a pair, as in the paper, or in its index among
-            the ``pairs`` between ``slow`` and ``fast``, as in the release (and transformers).
-        rotated_dim: number of rotated features.
-        base: base of the geometric angles, for ``ramp=pairs``.
     """
 
-    factor: float
-    length: int
-    slow: float
-    fast: float
+    factor: float  # f, the new length divided by the training length
+    length: int  # of the sequences in training
+    slow: float  # turns, alpha in the paper
+    fast: float  # turns, beta in the paper
+    # Gamma is linear in the ``turns`` of a pair, as in the paper, or in its index among the
+    # ``pairs`` between ``slow`` and ``fast``, as in the release (and transformers).
     ramp: Ramp
-    rotated_dim: int
-    base: float
+    rotated_dim: int  # number of rotated features
+    base: float  # of the geometric angles, for ``ramp=pairs``
 
     def __call__(self, angles: Tensor) -> Tensor:
         gamma = self._by_turns(angles) if self.ramp == "turns" else 1 - self._by_pairs(angles)

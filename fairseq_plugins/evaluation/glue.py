@@ -64,17 +64,11 @@ def evaluate(
 
 @dataclass(frozen=True)
 class Prediction:
-    """The prediction for one example.
+    """The prediction for one example."""
 
-    Attributes:
-        value: name of a class, or a number on the labels' own scale.
-        probability: of the class; None for a number.
-        target: the label, of the same kind; None without one.
-    """
-
-    value: Any
-    probability: float | None
-    target: Any
+    value: Any  # name of a class, or a number on the labels' own scale
+    probability: float | None  # of the class; None for a number
+    target: Any  # the label, of the same kind; None without one
 
 
 def predict(

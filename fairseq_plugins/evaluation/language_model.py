@@ -92,19 +92,12 @@ class EvaluationOptions:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model loaded from a checkpoint.
+    """A model loaded from a checkpoint."""
 
-    Attributes:
-        model: the model, prepared for inference, on its device.
-        identity: description of the model's architecture.
-        task: task options of the training.
-        updates: training updates; None if not recorded.
-    """
-
-    model: Any
+    model: Any  # prepared for inference, on its device
     identity: ModelDescription
-    task: Any
-    updates: int | None
+    task: Any  # its options in the training
+    updates: int | None  # of the training; None if not recorded
 
     @property
     def is_masked(self) -> bool:

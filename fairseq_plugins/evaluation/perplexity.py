@@ -16,19 +16,12 @@ from fairseq_plugins.data.raw_text import RawText
 
 @dataclass(frozen=True)
 class Score:
-    """The losses of a batch, or of a split at one length.
+    """The losses of a batch, or of a split at one length."""
 
-    Attributes:
-        bits: sum of the losses.
-        predicted: number of losses; of a masked model fewer than tokens.
-        tokens: tokens in the scored samples.
-        skipped: tokens in samples left out.
-    """
-
-    bits: float
-    predicted: int
-    tokens: int
-    skipped: int = 0
+    bits: float  # sum of the losses
+    predicted: int  # number of losses; of a masked model fewer than tokens
+    tokens: int  # in the scored samples
+    skipped: int = 0  # tokens in samples left out
 
     @property
     def is_whole(self) -> bool:

@@ -68,36 +68,21 @@ class Stack:
 
 @dataclass(frozen=True)
 class Experiment:
-    """The recipe and the measurements of the runs of some tables.
+    """The recipe and the measurements of the runs of some tables."""
 
-    Attributes:
-        recipe: name of the Hydra configuration.
-        scales: by name.
-        metrics: schema of the metrics of a run.
-        sides: ``encoder``, ``decoder`` or both, where the row's encoding is.
-        scale_group: Hydra group of the scales.
-        data_files: files that each folder of data must have.
-        origin: the run that each run starts from, None for random weights.
-        origins: by scale, in place of `origin`.
-        trains: whether runs train a model; False: they measure the checkpoint of the origin.
-        leaves: files in a run's folder that figures are drawn from.
-        settings: where the paper states its settings.
-        shown: which of several evaluations of a run tables show, as words of the legend.
-    """
-
-    recipe: str
+    recipe: str  # name of the Hydra configuration
     scales: Mapping[str, Scale]
     metrics: type[MetricsSchema]
-    sides: tuple[str, ...]
-    scale_group: str
-    data_files: tuple[str, ...] = DATA_FILES
-    origin: InitialCheckpoint | None = None
-    origins: Mapping[str, InitialCheckpoint] = field(default_factory=dict)
+    sides: tuple[str, ...]  # "encoder", "decoder" or both, where the row's encoding is
+    scale_group: str  # Hydra group of the scales
+    data_files: tuple[str, ...] = DATA_FILES  # that each folder of data must have
+    origin: InitialCheckpoint | None = None  # the run that each starts from; None: random weights
+    origins: Mapping[str, InitialCheckpoint] = field(default_factory=dict)  # by scale; else origin
     trains: ClassVar[bool] = True  # False: the checkpoint of the origin is measured
     figure_note: ClassVar[str] = ""  # how to read the figure of a table
-    leaves: tuple[str, ...] = ()
-    settings: str = LRPE_SETTINGS
-    shown: str = ""
+    leaves: tuple[str, ...] = ()  # files in a run's folder that figures are drawn from
+    settings: str = LRPE_SETTINGS  # where the paper states its settings
+    shown: str = ""  # which of several evaluations of a run tables show, as words of the legend
 
     def measured_by(self, kind: "type[E]", **own: Any) -> "E":
         """Return an experiment of another kind on the recipe, scales and data of this one."""

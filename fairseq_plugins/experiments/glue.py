@@ -89,18 +89,12 @@ class Glue(Experiment):
     The learning rate is chosen on the validation data of the training: on the development set, as
     in the papers, or on `held_out`, a part of the training set, so that the development set is
     used for the reported scores alone.
-
-    Attributes:
-        sources: by column of the paper; at scale toy two generated tasks take their place.
-        averaged: columns of the average.
-        learning_rates: by scale.
-        protocol: a file of configs/glue_protocol, empty for LRPE's, configs/glue/common.yaml.
     """
 
-    sources: Mapping[str, Source]
-    averaged: tuple[str, ...]
-    learning_rates: Mapping[str, tuple[float, ...]]
-    protocol: str = ""
+    sources: Mapping[str, Source]  # by column of the paper; scale toy has two generated tasks
+    averaged: tuple[str, ...]  # columns of the average
+    learning_rates: Mapping[str, tuple[float, ...]]  # by scale
+    protocol: str = ""  # a file of configs/glue_protocol; empty: LRPE's, configs/glue/common.yaml
 
     def tasks(self, scale: str) -> list[GlueTask]:
         """Return the tasks of a scale."""

@@ -45,15 +45,11 @@ class MaskedLanguageModel(Experiment):
 
     Metrics: the best `valid_loss` (base 2, per masked token), its `valid_ppl` and `best_update`,
     and the `curve`, pairs of updates and loss.
-
-    Attributes:
-        budget: Hydra group that changes the scale's budget, empty for none.
-        kind: of the training, for runs that start from it.
-        stages: by scale the files of configs/mlm_stage/<scale> for the stages before the last.
     """
 
-    budget: str = ""
-    kind: str = ""
+    budget: str = ""  # Hydra group that changes the scale's budget, empty for none
+    kind: str = ""  # of the training, for runs that start from it
+    # By scale the files of configs/mlm_stage/<scale> for the stages before the last.
     stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def variants(self, scale: str) -> Sequence[Variant]:

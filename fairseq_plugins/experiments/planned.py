@@ -36,21 +36,14 @@ class MissingData:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run with its trainings.
-
-    Attributes:
-        trainings: in order; without any, the run measures the checkpoint of `pretraining`.
-        pretraining: the run whose checkpoint the trainings start from.
-        requested: the experiment as changed by options of the script, None for the table's own.
-        options: the options that changed it.
-    """
+    """A run with its trainings."""
 
     run: Run
     devices: Devices
-    trainings: tuple[Training, ...]
-    pretraining: "PlannedRun | None" = None
-    requested: Experiment | None = None
-    options: tuple[str, ...] = ()
+    trainings: tuple[Training, ...]  # in order; if none, `pretraining`'s checkpoint is measured
+    pretraining: "PlannedRun | None" = None  # whose checkpoint the trainings start from
+    requested: Experiment | None = None  # as `options` changed the table's; None if they did not
+    options: tuple[str, ...] = ()  # of the script, that changed the experiment
 
     @property
     def experiment(self) -> Experiment:

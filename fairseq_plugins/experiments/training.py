@@ -115,24 +115,15 @@ class PretrainedModel:
 
 @dataclass(frozen=True)
 class Variant:
-    """One of the trainings that a run consists of.
+    """One of the trainings that a run consists of."""
 
-    Attributes:
-        name: of its folder; empty for the run's own folder.
-        recipe: name of the Hydra configuration.
-        overrides: Hydra overrides.
-        kind: shared by trainings that differ in the learning rate alone, which are recorded once.
-        after: name of the training whose checkpoint it starts from; None for the run's own start.
-        scale_group: Hydra group of the scales, empty for that of the experiment.
-    """
-
-    name: str
-    recipe: str
-    overrides: tuple[str, ...] = ()
-    kind: str = ""
+    name: str  # of its folder; empty for the run's own folder
+    recipe: str  # name of the Hydra configuration
+    overrides: tuple[str, ...] = ()  # Hydra's
+    kind: str = ""  # shared by trainings that differ in the learning rate alone, recorded once
     learning_rate: float | None = None
-    after: str | None = None
-    scale_group: str = ""
+    after: str | None = None  # training whose checkpoint it starts from; None: the run's own start
+    scale_group: str = ""  # Hydra group of the scales, empty for that of the experiment
 
 
 def in_stages(
@@ -160,22 +151,14 @@ def in_stages(
 
 @dataclass(frozen=True)
 class Training:
-    """A training with its folder and configuration.
-
-    Attributes:
-        folder: of its checkpoints and logs, relative to the root.
-        overrides: Hydra overrides.
-        config: as `recipe.record` returns it.
-        srun: whether the command starts with srun.
-        data_elsewhere: folder of its data, if not the recipe's.
-    """
+    """A training with its folder and configuration."""
 
     variant: Variant
-    folder: Path
-    overrides: tuple[str, ...]
-    config: dict[str, Any]
-    srun: bool = False
-    data_elsewhere: Path | None = None
+    folder: Path  # of its checkpoints and logs, relative to the root
+    overrides: tuple[str, ...]  # Hydra's
+    config: dict[str, Any]  # as `recipe.record` returns it
+    srun: bool = False  # whether the command starts with srun
+    data_elsewhere: Path | None = None  # folder of its data, if not the recipe's
 
     @property
     def max_update(self) -> int:
@@ -255,19 +238,10 @@ class Training:
 
 @dataclass(frozen=True)
 class InitialCheckpoint:
-    """The run whose checkpoint other runs start from.
-
-    Attributes:
-        table: of the run.
-        row: of the run, None for the row that starts from it.
-        option: loads the checkpoint: fairseq's `finetune_from_model` if all but the head is the
-            same, or `model.init_from` of `pe_roberta` for another position encoding.
-        same_seed: whether it has the seed of the run that starts from it; else it has seed 1.
-        may_be_published: whether a published model may replace it.
-    """
+    """The run whose checkpoint other runs start from."""
 
     table: str
-    row: str | None = None
-    option: str = FINETUNE
-    same_seed: bool = False
-    may_be_published: bool = False
+    row: str | None = None  # None for the row that starts from it
+    option: str = FINETUNE  # if all but the head is the same; else pe_roberta's `model.init_from`
+    same_seed: bool = False  # as the run that starts from it; else its seed is 1
+    may_be_published: bool = False  # whether a published model may replace it

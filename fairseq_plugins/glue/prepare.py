@@ -51,30 +51,18 @@ class TaskFiles:
 
 @dataclass(frozen=True)
 class Options:
-    """Settings of the preparation of tasks.
+    """Settings of the preparation of tasks."""
 
-    Attributes:
-        bpe: folder of the tokenizer.
-        max_train: most training examples; None for all.
-        max_valid: most examples of each development set; None for all.
-        held_out: training examples set aside as a split of their own; None for none.
-        seed: seed of the samples.
-        workers: processes that binarise.
-        disjoint: drop training examples whose first sentence is in another set.
-        max_length: most tokens of an example, with special tokens; the longer sentence of a pair is
-            cut first. None to leave examples as they are.
-        force: replace folders of other files or settings.
-    """
-
-    bpe: Path
-    max_train: int | None = None
-    max_valid: int | None = None
-    held_out: int | None = None
-    seed: int = 1
-    workers: int = 1
-    disjoint: bool = False
+    bpe: Path  # folder of the tokenizer
+    max_train: int | None = None  # most training examples; None for all
+    max_valid: int | None = None  # most examples of each development set; None for all
+    held_out: int | None = None  # training examples set aside as a split of their own
+    seed: int = 1  # of the samples
+    workers: int = 1  # processes that binarise
+    disjoint: bool = False  # drop training examples whose first sentence is in another set
+    # Most tokens of an example, with special ones; the longer sentence of a pair is cut first.
     max_length: int | None = None
-    force: bool = False
+    force: bool = False  # replace folders of other files or settings
 
 
 def find_files(task: GlueTask, sources: Sequence[Path]) -> TaskFiles:

@@ -72,25 +72,15 @@ _LAYER = {
 
 @dataclass(frozen=True)
 class Family:
-    """A family of Hugging Face masked language models.
+    """A family of Hugging Face masked language models."""
 
-    Attributes:
-        model_type: name in config.json; prefix of weight names in models with a head.
-        architecture: class with the output head.
-        dense: name of the head's dense layer, without ``.weight``.
-        norm: name of the head's layer norm, without ``.weight``.
-        bias: name of the head's output bias.
-        classifier: names of the two layers of the sequence-classification head.
-        segments: accepted numbers of token types.
-    """
-
-    model_type: str
-    architecture: str
-    dense: str
-    norm: str
-    bias: str
-    classifier: tuple[str, str]
-    segments: tuple[int, ...]
+    model_type: str  # in config.json; prefix of weight names in models with a head
+    architecture: str  # class with the output head
+    dense: str  # name of the head's dense layer, without ``.weight``
+    norm: str  # name of the head's layer norm, without ``.weight``
+    bias: str  # name of the head's output bias
+    classifier: tuple[str, str]  # names of the two layers of the sequence-classification head
+    segments: tuple[int, ...]  # accepted numbers of token types
 
 
 @dataclass(frozen=True)

@@ -15,17 +15,11 @@ _PREFIX = re.compile(r"(classification_heads|span_heads)\.[^.]+\.")
 
 @dataclass(frozen=True)
 class TaskHead:
-    """The head of a task in a Hugging Face class.
+    """The head of a task in a Hugging Face class."""
 
-    Attributes:
-        architecture: name of the class; that of the masked language model without a task head.
-        names: our name of each of its weights, by Hugging Face's name.
-        options: entries of config.json.
-    """
-
-    architecture: str
-    names: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    architecture: str  # name of the class; that of the masked language model without a task head
+    names: Mapping[str, str] = field(default_factory=dict)  # our names by Hugging Face's
+    options: Mapping[str, Any] = field(default_factory=dict)  # entries of config.json
 
 
 def is_of_task_head(name: str) -> bool:

@@ -12,15 +12,10 @@ from fairseq_plugins.kernels.normalizer import MIN_DENOMINATOR
 
 
 class Slopes(NamedTuple):
-    """Gradients through a division, (N, T, 1); None without a division.
+    """Gradients through a division, (N, T, 1); None without a division."""
 
-    Attributes:
-        denominator: of the unclamped denominator.
-        floor: of its lower bound; None without one.
-    """
-
-    denominator: Tensor | None = None
-    floor: Tensor | None = None
+    denominator: Tensor | None = None  # of the unclamped denominator
+    floor: Tensor | None = None  # of its lower bound; None without one
 
 
 def division_gradients(

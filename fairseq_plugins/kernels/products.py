@@ -81,19 +81,12 @@ def _check_decay(log_decay: Tensor, q: Tensor) -> None:
 
 
 class _Factors(NamedTuple):
-    """Decay factors of one chunk, at most 1.
+    """Decay factors of one chunk, at most 1."""
 
-    Attributes:
-        since_start: (B or 1, H, C, 1), from the start of the chunk to each query.
-        between: (B or 1, H, C, C), from each key to each query; 0 for later keys.
-        until_end: (B or 1, H, C, 1), from each key to the end of the chunk.
-        whole: (B or 1, H, 1, 1), over the whole chunk.
-    """
-
-    since_start: Tensor
-    between: Tensor
-    until_end: Tensor
-    whole: Tensor
+    since_start: Tensor  # (B or 1, H, C, 1), from the start of the chunk to each query
+    between: Tensor  # (B or 1, H, C, C), from each key to each query; 0 for later keys
+    until_end: Tensor  # (B or 1, H, C, 1), from each key to the end of the chunk
+    whole: Tensor  # (B or 1, H, 1, 1), over the whole chunk
 
 
 def _factors(log_decay: Tensor, dtype: torch.dtype) -> _Factors:

@@ -47,19 +47,12 @@ class OutputLayer(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """Target words and the weights of the terms of the loss.
+    """Target words and the weights of the terms of the loss."""
 
-    Attributes:
-        words: (N,), indices; any valid index for ignored tokens.
-        counts: (N,), False for ignored tokens.
-        hit: 1 - e - e_i, the weight of the target's log-probability.
-        spread: e_i, the weight of every word's log-probability.
-    """
-
-    words: Tensor
-    counts: Tensor
-    hit: float
-    spread: float
+    words: Tensor  # (N,), indices; any valid index for ignored tokens
+    counts: Tensor  # (N,), False for ignored tokens
+    hit: float  # 1 - e - e_i, the weight of the target's log-probability
+    spread: float  # e_i, the weight of every word's log-probability
 
 
 class Losses(NamedTuple):

@@ -78,21 +78,13 @@ def pop_init_from(config: Any) -> Path | None:
 
 @dataclass(frozen=True)
 class WeightComparison:
-    """Comparison of a checkpoint's weights with a model's.
+    """Comparison of a checkpoint's weights with a model's."""
 
-    Attributes:
-        loaded: names loaded from the checkpoint.
-        new: names in the model that keep their initial values.
-        unused: names in the checkpoint that are not loaded.
-        mismatches: messages about weights that must match and do not.
-        grown: position tables derived from the checkpoint's, by name.
-    """
-
-    loaded: list[str] = field(default_factory=list)
-    new: list[str] = field(default_factory=list)
-    unused: list[str] = field(default_factory=list)
-    mismatches: list[str] = field(default_factory=list)
-    grown: dict[str, Tensor] = field(default_factory=dict)
+    loaded: list[str] = field(default_factory=list)  # from the checkpoint
+    new: list[str] = field(default_factory=list)  # of the model, with initial values
+    unused: list[str] = field(default_factory=list)  # in the checkpoint, not loaded
+    mismatches: list[str] = field(default_factory=list)  # of weights that must match and do not
+    grown: dict[str, Tensor] = field(default_factory=dict)  # position tables from the checkpoint's
 
 
 @checkpoint_given_by("`init_from`")

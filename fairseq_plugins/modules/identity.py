@@ -57,68 +57,42 @@ _STRUCTURE = {
 
 @dataclass(frozen=True)
 class EncodingSpec:
-    """An encoding with the values of all its options.
+    """An encoding with the values of all its options."""
 
-    Attributes:
-        name: requested name; several names may refer to one class with other defaults.
-        kind: callable that builds it.
-        options: values by name, defaults included; None if unknown.
-    """
-
-    name: str
-    kind: Callable[..., PositionEncoding]
-    options: Mapping[str, Any]
+    name: str  # as requested; several may refer to one class with other defaults
+    kind: Callable[..., PositionEncoding]  # builds it
+    options: Mapping[str, Any]  # by name, defaults included; None if unknown
 
 
 @dataclass(frozen=True)
 class AttentionSite:
-    """One kind of attention in a model, with the encodings of its stack.
+    """One kind of attention in a model, with the encodings of its stack."""
 
-    Attributes:
-        given: requested name of the encoding.
-        attention: attention type.
-        inputs: encodings applied to layer inputs, in order.
-        layers: encodings applied inside the attention, in order.
-        linear: feature map, normalizer and its options; empty unless the attention is linear.
-    """
-
-    given: str
-    attention: str
-    inputs: Sequence[EncodingSpec]
-    layers: Sequence[EncodingSpec]
+    given: str  # requested name of the encoding
+    attention: str  # its type
+    inputs: Sequence[EncodingSpec]  # applied to layer inputs, in order
+    layers: Sequence[EncodingSpec]  # applied inside the attention, in order
+    # Feature map, normalizer and its options; empty unless the attention is linear.
     linear: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """Description of a model's computation, to compare models.
+    """Description of a model's computation, to compare models."""
 
-    Attributes:
-        model: registered name.
-        sites: attentions by site: ``encoder``, ``decoder``, ``cross``.
-        structure: other options that determine the computation.
-    """
-
-    model: str
-    sites: Mapping[str, AttentionSite] = field(default_factory=dict)
-    structure: Mapping[str, Any] = field(default_factory=dict)
+    model: str  # registered name
+    sites: Mapping[str, AttentionSite] = field(default_factory=dict)  # encoder, decoder, cross
+    structure: Mapping[str, Any] = field(default_factory=dict)  # options of the computation
 
 
 @dataclass(frozen=True)
 class Difference:
-    """An option in which two models differ.
+    """An option in which two models differ."""
 
-    Attributes:
-        about: ``model``, ``encoding``, ``attention``, or the name of another option.
-        theirs: description or option value of the first model.
-        ours: description or option value of the second model.
-        site: attention site, for models with several.
-    """
-
-    about: str
-    theirs: Any
-    ours: Any
-    site: str = ""
+    about: str  # ``model``, ``encoding``, ``attention``, or the name of another option
+    theirs: Any  # description or option value of the first model
+    ours: Any  # description or option value of the second model
+    site: str = ""  # of the attention, for models with several
 
     @property
     def has(self) -> str:

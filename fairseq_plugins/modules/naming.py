@@ -11,17 +11,11 @@ from fairseq_plugins.encodings import (
 
 @dataclass(frozen=True)
 class StackName:
-    """Resolved encoding of a stack of layers.
+    """Resolved encoding of a stack of layers."""
 
-    Attributes:
-        given: the requested name, with ``base`` replaced by the model's own absolute encoding.
-        name: ``given`` plus the absolute embedding that stays active beside it.
-        options: encoding options of ``name``, as strings by name.
-    """
-
-    given: str
-    name: str
-    options: dict[str, str]
+    given: str  # the requested name, with ``base`` replaced by the model's own absolute encoding
+    name: str  # ``given`` plus the absolute embedding that stays active beside it
+    options: dict[str, str]  # of ``name``, as strings
 
 
 def name_stack(given: str, options: str, *, absolute: str | None, base: str | None) -> StackName:

@@ -7,23 +7,14 @@ from fairseq_plugins.papers.bert import BERT_CONTINUED_TABLE, BERT_START_TABLE, 
 
 @dataclass(frozen=True)
 class Model:
-    """The trained model of a row in a figure, with the lowest seed that has a checkpoint.
-
-    Attributes:
-        table, row: of the run.
-        label: of the panel.
-        parts: glob pattern of the run's training folders, each of which gets a panel.
-        study: suffix of the name of a study that keeps checkpoints during training; some of these
-            get a panel each.
-        settings: of that study.
-    """
+    """The trained model of a row in a figure, with the lowest seed that has a checkpoint."""
 
     table: str
     row: str
-    label: str
-    parts: str = ""
-    study: str = ""
-    settings: tuple[str, ...] = ()
+    label: str  # of the panel
+    parts: str = ""  # glob pattern of the run's training folders, each of which gets a panel
+    study: str = ""  # ends the name of a study that keeps checkpoints in training; some get a panel
+    settings: tuple[str, ...] = ()  # of that study
 
     @property
     def attention(self) -> str:

@@ -13,33 +13,20 @@ TIMINGS, RELATIVE_SPEED = "table9", "relative_speed"  # measured by benchmarks/,
 
 @dataclass(frozen=True)
 class Comparison:
-    """The claim that the mean of some rows is above or below that of others.
-
-    Attributes:
-        table, metric, attention: of the numbers.
-        first, second: names of rows.
-        claimed: whether `first` is above or below `second`.
-        by: minimum difference; a negative one allows so much on the other side.
-        relative: whether differences are in per cent.
-        of_every: whether the claim is about each row of `second`, not about their mean.
-        of_most: whether the claim is about more than half of the rows of `second`.
-        second_attention: of `second`, if not that of `first`.
-        second_metric: of `second`, if not that of `first`; then both are the same row, and each
-            of its runs gives a difference.
-    """
+    """The claim that the mean of some rows is above or below that of others."""
 
     table: str
     metric: str
     attention: str
-    first: tuple[str, ...]
-    second: tuple[str, ...]
-    claimed: Side
-    by: float = 0.0
-    relative: bool = False
-    of_every: bool = False
-    of_most: bool = False
-    second_attention: str = ""
-    second_metric: str = ""
+    first: tuple[str, ...]  # rows
+    second: tuple[str, ...]  # rows
+    claimed: Side  # where `first` is
+    by: float = 0.0  # minimum difference; a negative one allows so much on the other side
+    relative: bool = False  # whether differences are in per cent
+    of_every: bool = False  # whether the claim is about each row of `second`, not about their mean
+    of_most: bool = False  # whether the claim is about more than half of the rows of `second`
+    second_attention: str = ""  # if not that of `first`
+    second_metric: str = ""  # if not `first`'s; both are then one row, each run a difference
 
     @property
     def numbers(self) -> list[Number]:
@@ -136,23 +123,15 @@ Evidence = Comparison | Correlation | Speed | Floor | Threshold | Computed
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of a paper that numbers can confirm or contradict.
+    """A statement of a paper that numbers can confirm or contradict."""
 
-    Attributes:
-        name: unique.
-        place: section, table or figure.
-        text: the claim, paraphrased.
-        mismatch: how the paper's own numbers contradict the claim; empty if they do not.
-        note: further remarks for the reader.
-    """
-
-    name: str
+    name: str  # unique
     paper: str
-    place: str
-    text: str
+    place: str  # section, table or figure
+    text: str  # paraphrased
     evidence: Evidence
-    mismatch: str = ""
-    note: str = ""
+    mismatch: str = ""  # how the paper's own numbers contradict the claim
+    note: str = ""  # further remarks for the reader
 
 
 def computed(paper: str, check: str, place: str, text: str) -> Claim:

@@ -43,131 +43,85 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table.
+    """A row of a table."""
 
-    Attributes:
-        name: of its encoding or of configs/model/<name>.yaml.
-        label: as printed in the paper.
-        group: heading above it in the paper.
-        paper: published numbers by attention and metric, without the paper's dashes.
-    """
-
-    name: str
-    label: str
-    group: str
-    paper: Mapping[str, Mapping[str, Printed]]
+    name: str  # of its encoding or of configs/model/<name>.yaml
+    label: str  # as printed in the paper
+    group: str  # heading above it in the paper
+    paper: Mapping[str, Mapping[str, Printed]]  # by attention and metric, without its dashes
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure drawn from a table's runs.
+    """A figure drawn from a table's runs."""
 
-    Attributes:
-        kind: ``ranking``, a dot for each row and attention; ``curves``, the perplexity at every
-            validation; ``attention``, the attention weights of each row; ``lengths``, the
-            perplexity at each length; ``parts``, SQuAD after each part of a pre-training;
-            ``buckets``, BLEU by the length of the source; ``settings``, a dot for each row and
-            column in one panel.
-        source: the paper's name for it, empty if it is not in the paper.
-        name: of its own script and page, empty if it is on the table's page.
-    """
-
-    kind: Literal["ranking", "curves", "attention", "lengths", "parts", "buckets", "settings"]
-    source: str = ""
-    name: str = ""
+    kind: Literal[
+        "ranking",  # a dot for each row and attention
+        "curves",  # the perplexity at every validation
+        "attention",  # the attention weights of each row
+        "lengths",  # the perplexity at each length
+        "parts",  # SQuAD after each part of a pre-training
+        "buckets",  # BLEU by the length of the source
+        "settings",  # a dot for each row and column in one panel
+    ]
+    source: str = ""  # the paper's name for it, empty if it is not in the paper
+    name: str = ""  # of its own script and page, empty if it is on the table's page
 
 
 @dataclass(frozen=True)
 class Adapted:
-    """A row that evaluates the model of another row with something changed.
+    """A row that evaluates the model of another row with something changed."""
 
-    Attributes:
-        of: the row whose model is evaluated.
-        encoding: replaces that row's; empty to keep it.
-        grow_table: how a learned table is extended; empty to keep its length.
-    """
-
-    of: str
-    encoding: str = ""
-    grow_table: str = ""
+    of: str  # the row whose model is evaluated
+    encoding: str = ""  # replaces that row's; empty to keep it
+    grow_table: str = ""  # how a learned table is extended; empty to keep its length
 
 
 @dataclass(frozen=True)
 class Control:
-    """A row beyond the paper that replaces an encoding by a new one of its kind, as a control.
+    """A row beyond the paper that replaces an encoding by a new one of its kind, as a control."""
 
-    Attributes:
-        of: the row whose model it has.
-        overrides: Hydra overrides of the training that starts from another encoding's model.
-    """
-
-    of: str
-    overrides: tuple[str, ...]
+    of: str  # the row whose model it has
+    overrides: tuple[str, ...]  # Hydra's, of the training that starts from another encoding's model
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a paper.
+    """A table of a paper."""
 
-    Attributes:
-        name: of its script, folders and page.
-        source: where it is in the paper.
-        title: its caption.
-        experiment: key of `experiments.EXPERIMENTS`.
-        columns: the last one, or that of the metric `rank`, ranks the rows.
-        derived: metrics without a column of the table: those of claims, computed from the curves
-            of runs, and those of other sections of the page.
-        rows: of the paper, in order.
-        controls: by name, rows that run by default if rows start from a published model.
-        rank: metric of the column that ranks the rows, None for the last column.
-        average_of: metrics whose mean is the column `AVERAGE`.
-        takes_any_encoding: whether every other encoding is a row beyond the paper.
-        attentions: run by default.
-        seeds: run by default at scale paper.
-        names: of attentions on pages, if not the attention's own name.
-        reference_attentions: attentions that all others are compared with, a section for each.
-        extra_attentions: attentions beyond the paper, with a heading for their rows.
-        reference: the row that the others are compared with.
-        figures: drawn from its runs.
-        mark: meaning of the paper's marks of significance, empty if it has none.
-        notes: sentences of the caption.
-        lengths: measured by default, in multiples of the training length; empty if fixed.
-        trained_start: sentences of the caption on the model that rows start from, if it is trained
-            here and not a published one.
-        published_observations: what papers observed of the quantity in the figure, as pairs of
-            the paper's name and a sentence.
-        may_start_published: whether rows may start from a published model.
-        adapted: by name, extra rows that evaluate the model of another row.
-        evaluate_only: whether rows whose model is not trained yet are left out unless named.
-        untested: by scale, the metrics that its runs do not measure, each with the reason.
-    """
-
-    name: str
-    source: str
-    title: str
-    experiment: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    name: str  # of its script, folders and page
+    source: str  # where it is in the paper
+    title: str  # its caption
+    experiment: str  # key of `experiments.EXPERIMENTS`
+    columns: tuple[Column, ...]  # the last one, or that of the metric `rank`, ranks the rows
+    rows: tuple[Row, ...]  # of the paper, in order
+    # Metrics without a column of the table: those of claims, computed from the curves of runs, and
+    # those of other sections of the page.
     derived: tuple[Column, ...] = ()
+    # By name, rows that run by default if rows start from a published model.
     controls: Mapping[str, Control] = field(default_factory=dict)
-    rank: str | None = None
-    average_of: tuple[str, ...] = ()
-    takes_any_encoding: bool = False
-    attentions: tuple[str, ...] = ATTENTIONS
-    seeds: tuple[int, ...] = (1,)
-    names: Mapping[str, str] = field(default_factory=dict)
-    reference_attentions: tuple[str, ...] = ()
+    rank: str | None = None  # metric of the column that ranks the rows, None for the last column
+    average_of: tuple[str, ...] = ()  # metrics whose mean is the column `AVERAGE`
+    takes_any_encoding: bool = False  # whether every other encoding is a row beyond the paper
+    attentions: tuple[str, ...] = ATTENTIONS  # run by default
+    seeds: tuple[int, ...] = (1,)  # run by default at scale paper
+    names: Mapping[str, str] = field(default_factory=dict)  # of attentions on pages, if other
+    reference_attentions: tuple[str, ...] = ()  # all others are compared with each, in a section
+    # Attentions beyond the paper, with a heading for their rows.
     extra_attentions: Mapping[str, str] = field(default_factory=dict)
-    reference: str = "base"
-    figures: tuple[Figure, ...] = (Figure("ranking"),)
-    mark: str = ""
-    notes: tuple[str, ...] = ()
-    lengths: tuple[int, ...] = ()
-    trained_start: tuple[str, ...] = ()
+    reference: str = "base"  # the row that the others are compared with
+    figures: tuple[Figure, ...] = (Figure("ranking"),)  # drawn from its runs
+    mark: str = ""  # meaning of the paper's marks of significance, empty if it has none
+    notes: tuple[str, ...] = ()  # sentences of the caption
+    lengths: tuple[int, ...] = ()  # by default, in multiples of the training length; empty if fixed
+    trained_start: tuple[str, ...] = ()  # in the caption, on a model trained here to start from
+    # What papers observed of the quantity in the figure: their names, each with a sentence.
     published_observations: tuple[tuple[str, str], ...] = ()
-    may_start_published: bool = False
+    may_start_published: bool = False  # whether rows may start from a published model
+    # By name, extra rows that evaluate the model of another row.
     adapted: Mapping[str, Adapted] = field(default_factory=dict)
-    evaluate_only: bool = False
+    evaluate_only: bool = False  # leave out unnamed rows whose model is not trained yet
+    # By scale the metrics that its runs do not measure, each with the reason.
     untested: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property

@@ -122,20 +122,12 @@ def record(configs: Path, recipe: str, overrides: tuple[str, ...]) -> dict[str, 
 
 @dataclass(frozen=True)
 class _Composition:
-    """A composed configuration.
-
-    Attributes:
-        config: as Hydra composed it.
-        written: the values of each section, with references to others as they are written.
-        references: those that refer to other values, by section and key. Names of folders, which
-            refer to Hydra's own settings, stay as they are written.
-        resolved: the values of each section, with those in place of references.
-    """
+    """A composed configuration."""
 
     config: DictConfig
-    written: Mapping[str, Mapping[str, Any]]
-    references: Mapping[tuple[str, str], str]
-    resolved: Mapping[str, Mapping[str, Any]]
+    written: Mapping[str, Mapping[str, Any]]  # by section and key, with references as written
+    references: Mapping[tuple[str, str], str]  # by section and key; none to Hydra's settings
+    resolved: Mapping[str, Mapping[str, Any]]  # by section and key, with values for `references`
 
     @classmethod
     def of(cls, config: DictConfig) -> Self:

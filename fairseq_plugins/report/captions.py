@@ -24,19 +24,12 @@ MOST_COLUMNS = 3  # columns per attention up to which both attentions share a ta
 
 @dataclass(frozen=True)
 class Caption:
-    """Caption, notes and provenance of a page of results.
+    """Caption, notes and provenance of a page of results."""
 
-    Attributes:
-        headline: what is measured, on which data and seeds; one line.
-        legend: how to read a cell, a sentence each.
-        notes: what readers of the numbers must know: deviations from the paper, missing rows.
-        provenance: data, model, training, machine and commits.
-    """
-
-    headline: str
-    legend: Sequence[str]
-    notes: Sequence[str]
-    provenance: Sequence[str]
+    headline: str  # what is measured, on which data and seeds; one line
+    legend: Sequence[str]  # how to read a cell, a sentence each
+    notes: Sequence[str]  # what readers must know: deviations from the paper, missing rows
+    provenance: Sequence[str]  # data, model, training, machine and commits
 
 
 def caption(

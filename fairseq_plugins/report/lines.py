@@ -15,45 +15,30 @@ REFERENCE, ALONE, NOT_RUN = "reference", "no reference", "not run"  # besides ve
 
 @dataclass(frozen=True)
 class Number:
-    """A number of a cell.
-
-    Attributes:
-        paper, ours: texts, or "".
-        order, paper_order: means, or None.
-        sure: the interval of ours, where every number has one.
-        mark: whether ours differs significantly from the reference.
-        below_baseline: whether ours is not significantly better than the best baseline.
-    """
+    """A number of a cell."""
 
     paper: str = ""
     ours: str = ""
-    order: float | None = None
-    paper_order: float | None = None
-    sure: str = ""
-    mark: bool = False
-    below_baseline: bool = False
+    order: float | None = None  # mean of ours
+    paper_order: float | None = None  # mean of the paper's
+    sure: str = ""  # the interval of ours, where every number has one
+    mark: bool = False  # whether ours differs significantly from the reference
+    below_baseline: bool = False  # whether ours is not significantly better than the best baseline
 
 
 @dataclass(frozen=True)
 class Line:
-    """A row under an attention.
-
-    Attributes:
-        numbers: by metric, in the order of the table's columns.
-        is_run: whether there are results.
-        verdict: verdict against the reference in the ranking column.
-        effect, sure, p: that difference, its interval and its p-value as text.
-    """
+    """A row under an attention."""
 
     row: str
     label: str
     group: str
     attention: str
-    numbers: Mapping[str, Number]
-    is_run: bool
-    verdict: str
-    effect: str = ""
-    sure: str = ""
+    numbers: Mapping[str, Number]  # by metric, in the order of the table's columns
+    is_run: bool  # whether there are results
+    verdict: str  # against the reference in the ranking column
+    effect: str = ""  # that difference, as text
+    sure: str = ""  # its interval
     p: str = ""
     effect_order: float | None = None
 

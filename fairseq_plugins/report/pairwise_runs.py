@@ -25,22 +25,13 @@ Losses = Mapping[str, Sequence[Mapping[int, float]]]  # by row and run: base-2 l
 
 @dataclass(frozen=True)
 class PairwiseRuns:
-    """Rows, their values at the seeds that all of them have, and the difference of every pair.
+    """Rows, their values at the seeds that all of them have, and the difference of every pair."""
 
-    Attributes:
-        rows: their names, in the requested order.
-        column: the metric that is compared.
-        values: by row and seed.
-        estimates: by two rows, the second row minus the first; intervals and p are corrected by
-            Holm's method over all pairs.
-        baseline: name and value of the best trivial baseline; None without any.
-    """
-
-    rows: tuple[str, ...]
+    rows: tuple[str, ...]  # in the requested order
     column: Column
-    values: Mapping[str, Seeds]
-    estimates: Mapping[tuple[str, str], Estimate]
-    baseline: tuple[str, float] | None = None
+    values: Mapping[str, Seeds]  # by row
+    estimates: Mapping[tuple[str, str], Estimate]  # second row minus first; Holm's correction
+    baseline: tuple[str, float] | None = None  # name and value of the best trivial one
 
     @property
     def seeds(self) -> list[int]:

@@ -30,27 +30,18 @@ FEW = 3  # most lines that may leave a panel
 
 @dataclass(frozen=True)
 class Panel:
-    """A line for each row.
-
-    Attributes:
-        title, x, y: of the panel and of its axes.
-        lines: by the row's label, the best row first.
-        reference: label of the row that the others are compared with.
-        ticks: labels of x, where it is no number.
-        rule: x of a vertical line.
-        span: least difference between the ends of y, so that tiny ones do not look large.
-    """
+    """A line for each row."""
 
     title: str
     x: str
     y: str
-    lines: Mapping[str, Points]
-    reference: str = ""
+    lines: Mapping[str, Points]  # by the row's label, the best row first
+    reference: str = ""  # label of the row that the others are compared with
     log_x: bool = False
     log_y: bool = False
-    ticks: Mapping[float, str] = field(default_factory=dict)
-    rule: float | None = None
-    span: float = 0.0
+    ticks: Mapping[float, str] = field(default_factory=dict)  # labels of x, where it is no number
+    rule: float | None = None  # x of a vertical line
+    span: float = 0.0  # least difference between the ends of y, so that tiny ones do not look large
 
     @property
     def is_crowded(self) -> bool:

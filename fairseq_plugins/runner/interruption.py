@@ -34,11 +34,6 @@ class Interruption:
 
     Python handles signals in its main thread, which waits for the threads of the runs; these poll
     this object. It takes no lock, so that a signal may come at any moment.
-
-    Attributes:
-        has_gained: whether any run made progress, so that requeueing the job makes sense.
-        is_late: called at every check, returns whether the runs are too slow; None if any time will
-            do.
     """
 
     def __init__(self) -> None:

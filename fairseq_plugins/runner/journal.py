@@ -26,42 +26,25 @@ def written(path: Path) -> float:
 
 @dataclass
 class Journal:
-    """A run's run.json, kept over all the processes that work on the run.
-
-    Attributes:
-        folder: of the run.
-        config, data: the recorded configuration, and the description of the data.
-        study: from `Run.located_study`.
-        updates: of each training by name, in order; 0 if its epochs are limited.
-        train_seconds, wall_seconds: time of training alone, and of all commands.
-        finished: whether the run has ended.
-        failed: reason of a failure, else empty.
-        log: of the command that failed, relative to the folder.
-        useless: whether it failed because its trained model cannot be measured.
-        forced: whether it replaces an older result.
-        replaces: when its result was written that was there when it began; 0 for none, None if an
-            earlier version wrote the journal.
-        job: number of the last Slurm job that began the run.
-        keep: which checkpoints stay, as was last asked for.
-        hardware: of a job that only trained.
-    """
+    """A run's run.json, kept over all the processes that work on the run."""
 
     folder: Path
-    config: dict[str, Any]
-    data: dict[str, Any]
-    study: dict[str, Any] | None = None
+    config: dict[str, Any]  # as recorded
+    data: dict[str, Any]  # its description
+    study: dict[str, Any] | None = None  # from `Run.located_study`
+    # Of each training by name, in order; 0 if its epochs are limited.
     updates: dict[str, int] = field(default_factory=dict)
-    train_seconds: float = 0.0
-    wall_seconds: float = 0.0
+    train_seconds: float = 0.0  # of training alone
+    wall_seconds: float = 0.0  # of all commands
     finished: bool = False
-    failed: str = ""
-    log: str = ""
-    useless: bool = False
-    forced: bool = False
-    replaces: float | None = None
-    job: int | None = None
-    keep: Retention = "all"
-    hardware: dict[str, Any] | None = None
+    failed: str = ""  # reason of a failure
+    log: str = ""  # of the command that failed, relative to the folder
+    useless: bool = False  # whether it failed because its trained model cannot be measured
+    forced: bool = False  # whether it replaces an older result
+    replaces: float | None = None  # time of the result that it found; 0: none, None: older journal
+    job: int | None = None  # number of the last Slurm job that began the run
+    keep: Retention = "all"  # as was last asked for
+    hardware: dict[str, Any] | None = None  # of a job that only trained
 
     def __post_init__(self) -> None:
         self._written = time.monotonic()

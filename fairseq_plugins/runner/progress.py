@@ -28,24 +28,18 @@ _COLOURS |= {DONE: "green", FAILED: "red"}
 
 @dataclass
 class RunStatus:
-    """State of one run.
-
-    Attributes:
-        loss: base 2.
-        first: time and updates of the first report, from which its speed is measured, so that the
-            start-up does not count.
-        began, ended: times of the whole run.
-    """
+    """State of one run."""
 
     name: str
     state: str = WAITING
     updates: int = 0
     total: int = 0
+    # Time and updates of the first report, from which its speed is measured, without the start-up.
     first: tuple[float, int] | None = None
-    loss: float | None = None
+    loss: float | None = None  # base 2
     note: str = ""
-    began: float | None = None
-    ended: float | None = None
+    began: float | None = None  # of the whole run
+    ended: float | None = None  # of the whole run
 
 
 def duration(seconds: float | None) -> str:
@@ -91,10 +85,6 @@ class Progress:
 
     Use as a context manager. It starts no thread: `refresh` draws. The threads of `jobs` workers
     may report at the same time.
-
-    Attributes:
-        runs: by name.
-        deadline: when runs are ended, by the clock; None for never.
     """
 
     def __init__(

@@ -48,22 +48,16 @@ class RunFailed(Exception):
 
 @dataclass(frozen=True)
 class RunContext:
-    """The launcher, options and code version that all runs of a command share.
+    """The launcher, options and code version that all runs of a command share."""
 
-    Attributes:
-        root: folder of results and checkpoints.
-        interruption: checked wherever a run can stop.
-        commit, sources: of the running code.
-        failed_starts: errors of runs that others start from; no worker tries these again.
-    """
-
-    root: Path
+    root: Path  # folder of results and checkpoints
     launcher: Launcher
     progress: Progress
-    interruption: Interruption
+    interruption: Interruption  # checked wherever a run can stop
     options: RunOptions
-    commit: str
-    sources: str
+    commit: str  # of the running code
+    sources: str  # of the running code
+    # Of runs that others start from; no worker tries these again.
     failed_starts: dict[Run, RunFailed] = field(default_factory=dict)
 
 

@@ -14,22 +14,12 @@ Stage = Literal["all", "train", "evaluate", "take"]
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of a command that trains and measures runs.
+    """Options of a command that trains and measures runs."""
 
-    Attributes:
-        force: train again runs that have a result.
-        missing_checkpoints: train again runs without a checkpoint; their results stay.
-        jobs: runs side by side; in a submission, runs in one Slurm job.
-        max_running: Slurm jobs of a submission that train at once, 0 for no limit.
-        keep: which checkpoints stay; None for those that the run was begun with.
-        stage: the part of each run that this process does.
-        job: number of the Slurm job that this process is, None outside Slurm.
-    """
-
-    force: bool = False
-    missing_checkpoints: bool = False
-    jobs: int = 1
-    max_running: int = 0
-    keep: Retention | None = None
-    stage: Stage = "all"
-    job: int | None = None
+    force: bool = False  # train again runs that have a result
+    missing_checkpoints: bool = False  # train again runs without a checkpoint; their results stay
+    jobs: int = 1  # runs side by side; in a submission, runs in one Slurm job
+    max_running: int = 0  # Slurm jobs of a submission that train at once, 0 for no limit
+    keep: Retention | None = None  # None for the checkpoints that the run was begun with
+    stage: Stage = "all"  # the part of each run that this process does
+    job: int | None = None  # number of the Slurm job that this process is, None outside Slurm

@@ -45,26 +45,16 @@ _STEP_MIB = 512
 
 @dataclass(frozen=True)
 class Job:
-    """A Slurm job.
+    """A Slurm job."""
 
-    Attributes:
-        name: of the job and of its log.
-        folder: of its log, relative to the root.
-        words: the command, run in the root.
-        gpus: of all its nodes, 0 for a CPU.
-        after: jobs that must succeed before it starts (afterok).
-        finally_after: jobs that must end before it starts, whatever their status (afterany).
-        alone: whether it gets a whole node.
-    """
-
-    name: str
-    folder: Path
-    words: tuple[str, ...]
-    gpus: int = 0
+    name: str  # of the job and of its log
+    folder: Path  # of its log, relative to the root
+    words: tuple[str, ...]  # the command, run in the root
+    gpus: int = 0  # of all its nodes, 0 for a CPU
     runs: tuple[Run, ...] = ()
-    after: tuple[str, ...] = ()
-    finally_after: tuple[str, ...] = ()
-    alone: bool = False
+    after: tuple[str, ...] = ()  # jobs that must succeed before it starts (afterok)
+    finally_after: tuple[str, ...] = ()  # those that must have ended, in any way (afterany)
+    alone: bool = False  # whether it gets a whole node
 
     def sbatch(self, numbers: dict[str, int]) -> list[str]:
         """Return the command that submits it; numbers: of the jobs that it waits for, by name."""

@@ -129,13 +129,7 @@ def _submit(root: Path, job: Job, numbers: Mapping[str, int]) -> int | None:
 
 
 class DependentJobs:
-    """The jobs of a submission, each after the jobs that it depends on.
-
-    Attributes:
-        jobs: to submit, by name.
-        done: runs that have their results.
-        queued: by run the job in the queue that makes it.
-    """
+    """The jobs of a submission, each after the jobs that it depends on."""
 
     def __init__(
         self, root: Path, options: RunOptions, in_queue: Mapping[RunKey, Record] | None = None

@@ -27,36 +27,22 @@ _LOCKS = Path("/proc/locks")
 
 @dataclass(frozen=True)
 class Status:
-    """Status of a run, or of a job that makes a page.
-
-    Attributes:
-        table: of the run.
-        scale: of the run, or its study.
-        name: of the run; `page`, or the name of another job without runs.
-        state: one of `STATES`. STOPPED: it was interrupted and can be resumed. UNKNOWN: it was
-            submitted, but Slurm does not answer, or its files cannot be read.
-        job: number of its job in the queue, None without one.
-        updates: of all its trainings so far.
-        total: updates of all its trainings at the end.
-        loss: base 2, last logged.
-        seconds_left: of all its trainings, at their last speed.
-        reason: why it waits (Slurm's word), was cancelled or failed.
-        lines: last lines of the log of a failed run.
-        log: that log, relative to the root if it is below it.
-    """
+    """Status of a run, or of a job that makes a page."""
 
     table: str
-    scale: str
-    name: str
+    scale: str  # or its study
+    name: str  # of the run; `page`, or the name of another job without runs
+    # One of `STATES`. STOPPED: interrupted, can be resumed. UNKNOWN: submitted, but Slurm does not
+    # answer, or its files cannot be read.
     state: str
-    job: int | None = None
-    updates: int | None = None
-    total: int | None = None
-    loss: float | None = None
-    seconds_left: float | None = None
-    reason: str = ""
-    lines: list[str] = field(default_factory=list)
-    log: str = ""
+    job: int | None = None  # number of its job in the queue
+    updates: int | None = None  # of all its trainings so far
+    total: int | None = None  # updates of all its trainings at the end
+    loss: float | None = None  # base 2, last logged
+    seconds_left: float | None = None  # of all its trainings, at their last speed
+    reason: str = ""  # why it waits (Slurm's word), was cancelled or failed
+    lines: list[str] = field(default_factory=list)  # last ones of a failed run's log
+    log: str = ""  # that log, relative to the root if it is below it
 
 
 def gather(

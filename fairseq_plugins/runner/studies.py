@@ -21,19 +21,12 @@ _RECIPE = "the recipe's"  # of a setting or of data that a study leaves as they 
 
 @dataclass(frozen=True)
 class _Recorded:
-    """A study as a result or a journal records it.
+    """A study as a result or a journal records it."""
 
-    Attributes:
-        study: with the data's folder on this machine, if a journal has it.
-        scale: of its recipe.
-        data: description of its data.
-        has_result: whether a result records it.
-    """
-
-    study: Study
-    scale: str
-    data: Mapping[str, Any]
-    has_result: bool
+    study: Study  # with the data's folder on this machine, if a journal has it
+    scale: str  # of its recipe
+    data: Mapping[str, Any]  # their description
+    has_result: bool  # whether a result records it
 
 
 def requested_study(root: Path, table: Table, args: argparse.Namespace) -> Study | None:

@@ -231,18 +231,13 @@ def compare_results(report: Report, rows: Sequence[str], attention: str) -> Pair
 
 @dataclass
 class TextRounds:
-    """Rounds of a study of Table 2, with results in its folders.
+    """Rounds of a study of Table 2, with results in its folders."""
 
-    Attributes:
-        report: of the study, with the settings of the present results.
-        interruption: ends late runs.
-    """
-
-    report: Report
+    report: Report  # with the settings of the present results
     rows: Sequence[str]
     attention: str
     workers: Sequence[TableRunner]
-    interruption: Interruption
+    interruption: Interruption  # ends late runs
     folders: Sequence[Path] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -29,20 +29,14 @@ SEVERAL = (1, 2, 3)  # seeds of the command where a number has no interval yet
 
 @dataclass(frozen=True)
 class Cell:
-    """A number by which a claim is judged.
-
-    Attributes:
-        where: table and attention.
-        values: by seed.
-        page: of its runs; "" without runs.
-    """
+    """A number by which a claim is judged."""
 
     table: str
     label: str
-    where: str
+    where: str  # table and attention
     metric: str
-    values: Mapping[int, float]
-    page: str
+    values: Mapping[int, float]  # by seed
+    page: str  # of its runs; "" without runs
     digits: int = 2
 
     @property

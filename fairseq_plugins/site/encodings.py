@@ -26,28 +26,19 @@ BESIDE = ("base", "rope")  # rows shown beside an encoding in extrapolation char
 
 @dataclass(frozen=True)
 class EncodingView:
-    """An encoding of the registry.
-
-    Attributes:
-        formula: typeset formula; "" for combinations.
-        facts: properties as text, by label.
-        options: name, default and valid values.
-        text: definition in Markdown.
-        speeds: device, attention, speed relative to Base, quartiles.
-        extrapolation: charts of perplexity beyond the training length.
-    """
+    """An encoding of the registry."""
 
     entry: EncodingEntry
     kind: str
-    formula: Markup
+    formula: Markup  # "" for combinations
     about: Facts
-    facts: Sequence[tuple[str, Markup]]
-    options: Sequence[tuple[str, str, str]]
-    text: str
+    facts: Sequence[tuple[str, Markup]]  # properties by label
+    options: Sequence[tuple[str, str, str]]  # name, default and valid values
+    text: str  # definition in Markdown
     numbers: Sequence[tuple[TableResults, SiteLine]]
-    speeds: Sequence[tuple[str, str, str, str]]
+    speeds: Sequence[tuple[str, str, str, str]]  # device, attention, ratio to Base, quartiles
     pictures: Sequence[tuple[str, charts.Chart]]
-    extrapolation: Sequence[tuple[str, charts.Chart]]
+    extrapolation: Sequence[tuple[str, charts.Chart]]  # perplexity beyond the training length
 
     @property
     def page(self) -> str:

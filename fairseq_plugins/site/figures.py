@@ -41,22 +41,14 @@ _RELATIVE = "relative"  # in names of relative vectors
 
 @dataclass(frozen=True)
 class FigureView:
-    """A figure.
+    """A figure."""
 
-    Attributes:
-        name: anchor on the page.
-        panels: titles and interactive charts.
-        pictures: picture files below `results_of`, if there are no charts.
-        source: page or file of the numbers.
-        small: small multiples of panels with many lines.
-    """
-
-    name: str
+    name: str  # anchor on the page
     title: str
-    panels: Sequence[tuple[str, charts.Chart]]
-    pictures: Sequence[Path] = ()
-    source: str = ""
-    small: Sequence[Mapping[str, Any]] = ()
+    panels: Sequence[tuple[str, charts.Chart]]  # titles and interactive charts
+    pictures: Sequence[Path] = ()  # files below `results_of`, if there are no charts
+    source: str = ""  # page or file of the numbers
+    small: Sequence[Mapping[str, Any]] = ()  # small multiples of panels with many lines
 
 
 def results_of(root: Path) -> Path:

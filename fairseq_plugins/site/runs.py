@@ -24,32 +24,19 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class RunView:
-    """A run.
-
-    Attributes:
-        circumstances: labels and texts of provenance; after the first run, those that differ.
-        commands: number of its commands among `TableCells.commands`, from 1.
-        differs: settings that differ from the first run's, except the seed.
-        curves: updates and losses by name, validation first.
-    """
+    """A run."""
 
     seed: int
     result: str
-    circumstances: Sequence[tuple[str, str]]
-    commands: int
-    differs: Flat
-    curves: Mapping[str, Sequence[tuple[float, float]]]
+    circumstances: Sequence[tuple[str, str]]  # provenance; after the first run, what differs
+    commands: int  # number of its commands among `TableCells.commands`, from 1
+    differs: Flat  # settings that differ from the first run's, except the seed
+    curves: Mapping[str, Sequence[tuple[float, float]]]  # updates and losses, validation first
 
 
 @dataclass(frozen=True)
 class CellView:
-    """The runs of a row under an attention.
-
-    Attributes:
-        metrics: label, each seed's number, and the mean.
-        settings: those that the table's runs do not share.
-        data: sources and sizes of the data that the table's runs do not share.
-    """
+    """The runs of a row under an attention."""
 
     row: str
     label: str
@@ -57,26 +44,20 @@ class CellView:
     page: str
     script: str
     seeds: Sequence[int]
-    metrics: Sequence[tuple[str, Sequence[str], str]]
+    metrics: Sequence[tuple[str, Sequence[str], str]]  # label, each seed's number, and the mean
     runs: Sequence[RunView]
-    settings: Settings
-    data: Flat
+    settings: Settings  # those that the table's runs do not share
+    data: Flat  # sources and sizes that the table's runs do not share
 
 
 @dataclass(frozen=True)
 class TableCells:
-    """The runs of each of a table's cells, and what all runs of the table share.
-
-    Attributes:
-        settings: shared settings.
-        data: shared sources and sizes of the data.
-        commands: the commands of the runs, with ROW, ATTENTION and SEED for a run's own.
-    """
+    """The runs of each of a table's cells, and what all runs of the table share."""
 
     cells: Sequence[CellView]
     settings: Settings
-    data: Flat
-    commands: Sequence[str]
+    data: Flat  # sources and sizes
+    commands: Sequence[str]  # with ROW, ATTENTION and SEED for a run's own
 
 
 def table_cells(found: TableResults) -> TableCells:

@@ -17,27 +17,16 @@ Time = tuple[str, str, float, float | None, float | None]
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of speeds or times.
+    """A ratio of speeds or times."""
 
-    Attributes:
-        label: what is compared.
-        group: the benchmark; of Table 9 the attention.
-        value: median over turns; None if it is not measured.
-        quartiles: as text, or "".
-        bound: the target as text, or "".
-        verdict: met or missed; "" without a target or a value.
-        row: name of a row of Table 9.
-        paper: the number of Table 9.
-    """
-
-    label: str
-    group: str
-    value: float | None
-    quartiles: str
-    bound: str = ""
-    verdict: str = ""
-    row: str = ""
-    paper: float | None = None
+    label: str  # what is compared
+    group: str  # the benchmark; of Table 9 the attention
+    value: float | None  # median over turns; None if it is not measured
+    quartiles: str  # as text, or ""
+    bound: str = ""  # the target as text, or ""
+    verdict: str = ""  # met or missed; "" without a target or a value
+    row: str = ""  # of Table 9
+    paper: float | None = None  # the number of Table 9
 
 
 @dataclass(frozen=True)

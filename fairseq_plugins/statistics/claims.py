@@ -94,17 +94,12 @@ class Bar:
     """An effect with its interval, scaled to -1 to 1 for pictures of claims.
 
     The claim holds above 0, whatever its units and direction.
-
-    Attributes:
-        effect: the measured effect.
-        low, high: its 95 % interval, or None.
-        paper: the effect in the paper's numbers; None if it is far outside, or without any.
     """
 
     effect: float
-    low: float | None
-    high: float | None
-    paper: float | None
+    low: float | None  # of its 95 % interval
+    high: float | None  # of its 95 % interval
+    paper: float | None  # in the paper's numbers; None if it is far outside, or without any
 
 
 def bar_of(claim: Claim, verdict: Verdict) -> Bar | None:

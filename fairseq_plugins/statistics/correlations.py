@@ -25,15 +25,10 @@ MetricPair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Correlated:
-    """A correlation over rows.
-
-    Attributes:
-        rows: names of the rows.
-        estimate: None for fewer than `LEAST_ROWS` rows, or if one side is constant.
-    """
+    """A correlation over rows."""
 
     rows: tuple[str, ...]
-    estimate: Estimate | None
+    estimate: Estimate | None  # None for fewer than `LEAST_ROWS` rows, or if one side is constant
 
 
 def over_rows(

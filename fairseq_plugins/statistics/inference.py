@@ -37,22 +37,15 @@ class Spread:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A difference or another effect, with its 95 % interval and its p-value.
-
-    Attributes:
-        low, high, p: interval and p-value; None where the deviation between seeds is unknown.
-        seeds: number of paired seeds; 0 where the test uses the pooled deviation.
-        adjusted: p after Holm's correction, where several were tested together.
-        freedom: degrees of freedom of the t-test behind interval and p-value.
-    """
+    """A difference or another effect, with its 95 % interval and its p-value."""
 
     effect: float
-    low: float | None = None
+    low: float | None = None  # None, as high and p, where the deviation between seeds is unknown
     high: float | None = None
     p: float | None = None
-    seeds: int = 0
-    adjusted: float | None = None
-    freedom: int = 0
+    seeds: int = 0  # paired ones; 0 where the test uses the pooled deviation
+    adjusted: float | None = None  # p after Holm's correction, where several were tested together
+    freedom: int = 0  # degrees of freedom of the t-test behind interval and p
 
     @property
     def is_significant(self) -> bool:

@@ -84,18 +84,12 @@ def best_baseline(column: Column, baselines: Baselines) -> tuple[str, float] | N
 
 @dataclass(frozen=True)
 class Pair:
-    """Two rows, `better` and `worse` in the paper's ranking.
-
-    Attributes:
-        better, worse: names of rows.
-        paper_gap: how much worse `worse` is in the paper.
-        gap: the same in the results.
-    """
+    """Two rows, `better` and `worse` in the paper's ranking."""
 
     better: str
     worse: str
-    paper_gap: float
-    gap: Estimate
+    paper_gap: float  # how much worse `worse` is in the paper
+    gap: Estimate  # the same in the results
 
     @property
     def holds(self) -> bool | None:
@@ -105,17 +99,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The paper's order of rows and the order of the results, under one attention.
-
-    Attributes:
-        attention: its name.
-        ranking: the rows that both have, the paper's best first.
-        pairs: every two of these rows, in the order of the ranking.
-    """
+    """The paper's order of rows and the order of the results, under one attention."""
 
     attention: str
-    ranking: tuple[str, ...]
-    pairs: tuple[Pair, ...]
+    ranking: tuple[str, ...]  # the rows that both have, the paper's best first
+    pairs: tuple[Pair, ...]  # every two of these rows, in the order of the ranking
 
     def count(self, holds: bool | None) -> int:
         """Count the pairs whose order holds (True), is reversed (False), or that tie (None)."""
@@ -140,20 +128,13 @@ class JudgedTable:
     it: the paper's rows against the reference, the rows beyond the paper against it, both again
     against `none`, all other pairs of the paper's rows, and all remaining pairs. A table without a
     reference has the last two alone.
-
-    Attributes:
-        table: of a paper.
-        cells: values by row and attention, then by metric and by seed.
-        baselines: scores of trivial baselines, by metric and name.
-        examples: number of examples of each metric that is a share of examples.
-        results: the runs of the cells.
     """
 
     table: Table
-    cells: Cells
-    baselines: Baselines = field(default_factory=dict)
-    examples: Mapping[str, int] = field(default_factory=dict)
-    results: Sequence[Result] = ()
+    cells: Cells  # by row and attention, then by metric and by seed
+    baselines: Baselines = field(default_factory=dict)  # by metric and name
+    examples: Mapping[str, int] = field(default_factory=dict)  # by metric that is a share of them
+    results: Sequence[Result] = ()  # of the cells
     _cache: dict[object, object] = field(default_factory=dict, repr=False)
 
     @classmethod

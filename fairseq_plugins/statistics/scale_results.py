@@ -12,17 +12,11 @@ from fairseq_plugins.statistics.judged import Baselines, JudgedTable
 
 @dataclass(frozen=True, eq=False)
 class ScaleResults:
-    """The results at one scale, by which claims are judged.
+    """The results at one scale, by which claims are judged."""
 
-    Attributes:
-        cells: by the table's name, or `TIMINGS` for the timings.
-        baselines: scores of trivial baselines, by table.
-        scale: its name; empty for the papers' own numbers.
-    """
-
-    cells: Mapping[str, Cells]
-    baselines: Mapping[str, Baselines]
-    scale: str = ""
+    cells: Mapping[str, Cells]  # by the table's name, or `TIMINGS`
+    baselines: Mapping[str, Baselines]  # by table
+    scale: str = ""  # empty for the papers' own numbers
     _judged: dict[str, JudgedTable] = field(default_factory=dict, repr=False)
 
     def table(self, name: str) -> JudgedTable:

@@ -33,27 +33,16 @@ RERUN = "local-"  # prefix of the name of a scale whose runs a user has repeated
 
 @dataclass(frozen=True)
 class TableResults:
-    """The results of a table at a scale, or of a study.
+    """The results of a table at a scale, or of a study."""
 
-    Attributes:
-        table: of a paper; of a study without the paper's numbers.
-        name: of the scale, or of the study.
-        shown: the results that pages show.
-        left_out: a sentence on each other file: damaged, or of another experiment.
-        study: a user's changes to a scale's recipe.
-        is_rerun: whether a user has repeated runs that came with the repository.
-        is_published: whether its files are in the repository's history.
-        missing_rows: a sentence on each reason why rows of the paper have no result.
-    """
-
-    table: Table
-    name: str
-    shown: Sequence[Result]
-    left_out: Sequence[str]
-    study: Study | None = None
-    is_rerun: bool = False
-    is_published: bool = False
-    missing_rows: Sequence[str] = ()
+    table: Table  # of a study without the paper's numbers
+    name: str  # of the scale, or of the study
+    shown: Sequence[Result]  # those that pages show
+    left_out: Sequence[str]  # a sentence on each other file: damaged, or of another experiment
+    study: Study | None = None  # a user's changes to a scale's recipe
+    is_rerun: bool = False  # whether a user has repeated runs that came with the repository
+    is_published: bool = False  # whether its files are in the repository's history
+    missing_rows: Sequence[str] = ()  # a sentence on each reason why the paper's rows are missing
 
     @property
     def scale(self) -> str:
@@ -101,21 +90,13 @@ class TableResults:
 
 @dataclass(frozen=True)
 class TableFolder:
-    """The folder results/<table>/<scale>, or results/<table>/<study>, with JSON files of runs.
+    """The folder results/<table>/<scale>, or results/<table>/<study>, with JSON files of runs."""
 
-    Attributes:
-        root: the repository.
-        table: of a paper.
-        scale: of the recipe.
-        study: the changes to the recipe; None for the scale itself.
-        results: the folder of all results, to be joined to the root.
-    """
-
-    root: Path
+    root: Path  # the repository
     table: Table
     scale: Scale
-    study: Study | None = None
-    results: Path = field(default_factory=partial(root_folder, "results"))
+    study: Study | None = None  # None for the scale itself
+    results: Path = field(default_factory=partial(root_folder, "results"))  # of all, below the root
 
     @property
     def name(self) -> str:
@@ -258,23 +239,15 @@ def _table_in(root: Path, table: Table, below: Path, folder: Path) -> TableFolde
 
 @dataclass(frozen=True)
 class Evidence:
-    """Results of a repository.
+    """Results of a repository."""
 
-    Attributes:
-        root: the repository.
-        tables: results of trained rows.
-        timings: Table 9 by device, the JSON of each cell.
-        benchmarks: by machine and device the JSON files of `python -m benchmarks`.
-        targets: the bounds that benchmarks are held against.
-        left_out: a sentence on each damaged file of timings and benchmarks.
-    """
-
-    root: Path
-    tables: Sequence[TableResults]
-    timings: Mapping[str, Sequence[Content]] = field(default_factory=dict)
+    root: Path  # the repository
+    tables: Sequence[TableResults]  # of trained rows
+    timings: Mapping[str, Sequence[Content]] = field(default_factory=dict)  # Table 9 by device
+    # By machine and device the JSON files of `python -m benchmarks`.
     benchmarks: Mapping[tuple[str, str], Sequence[Content]] = field(default_factory=dict)
-    targets: Sequence[Content] = ()
-    left_out: Sequence[str] = ()
+    targets: Sequence[Content] = ()  # the bounds that benchmarks are held against
+    left_out: Sequence[str] = ()  # a sentence on each damaged file of timings and benchmarks
 
     @cached_property
     def numbers(self) -> dict[str, ScaleResults]:

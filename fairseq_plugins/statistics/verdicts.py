@@ -48,30 +48,18 @@ class Word(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a claim, with the effect that decides it.
-
-    Attributes:
-        estimate: the effect; of several comparisons the least favourable, or the one that
-            contradicts. None if not run.
-        unit: of the effect: "%" for ratios, "r" for correlations, "x" for speed.
-        missing: the rows or baselines that are missing, or why the claim cannot be tested.
-        enough: for an undecided claim, the number of seeds that would decide if effect and
-            deviation stay as measured.
-        found: the finding of a computation, for a claim that needs no model.
-        corrected: the same difference or correlation with the Holm correction of the table's page;
-            None if that page does not test it.
-        held: the partial correlation with the similarity to the published model held constant.
-    """
+    """The verdict on a claim, with the effect that decides it."""
 
     word: Word
+    # Of several comparisons the least favourable, or that which contradicts; None if not run.
     estimate: Estimate | None = None
-    unit: str = ""
+    unit: str = ""  # of the effect: "%" for ratios, "r" for correlations, "x" for speed
     digits: int = 2
-    missing: str = ""
-    enough: int | None = None
-    found: str = ""
-    corrected: Estimate | None = None
-    held: Estimate | None = None
+    missing: str = ""  # the rows or baselines, or why the claim cannot be tested
+    enough: int | None = None  # seeds that would decide if effect and deviation stay as measured
+    found: str = ""  # by a computation, for a claim that needs no model
+    corrected: Estimate | None = None  # with Holm's correction, if the table's page tests it
+    held: Estimate | None = None  # partial correlation, similarity to the published model constant
 
     @property
     def is_corrected_tie(self) -> bool:

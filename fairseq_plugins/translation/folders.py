@@ -92,16 +92,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class ParallelBuild:
-    """The steps of a preparation.
+    """The steps of a preparation."""
 
-    Attributes:
-        work: folder of the steps' files.
-        languages: source and target, as in fairseq's `--source-lang`, `--target-lang`.
-        settings: merges, cleaning and number of processes.
-    """
-
-    work: Path
-    languages: tuple[str, str]
+    work: Path  # folder of the steps' files
+    languages: tuple[str, str]  # source and target, as in fairseq's options
     settings: Settings
 
     def paths(self, step: str, split: str) -> Paths:

@@ -44,29 +44,17 @@ _FIXED: dict[str, object] = {
 
 @dataclass(frozen=True)
 class ModelStructure:
-    """Names and properties of a base model's modules that position encodings act on.
+    """Names and properties of a base model's modules that position encodings act on."""
 
-    Attributes:
-        layers: the list of layers.
-        attention: the attention module inside a layer.
-        rotation: the module of its own RoPE; None without.
-        table: its own table of absolute positions; None without.
-        first_row: row of position 0 in that table.
-        head_dim: D.
-        causal: whether a query sees earlier keys only.
-        dropout: dropout probability of attention weights.
-        has_types: whether there are embeddings of token types.
-    """
-
-    layers: str
-    attention: str
-    rotation: str | None
-    table: str | None
-    first_row: int
-    head_dim: int
-    causal: bool
-    dropout: float
-    has_types: bool
+    layers: str  # the list of layers
+    attention: str  # the attention module inside a layer
+    rotation: str | None  # the module of its own RoPE
+    table: str | None  # its own table of absolute positions
+    first_row: int  # row of position 0 in that table
+    head_dim: int  # D
+    causal: bool  # whether a query sees earlier keys only
+    dropout: float  # of attention weights
+    has_types: bool  # whether there are embeddings of token types
 
     def layers_of(self, base: nn.Module) -> nn.ModuleList:
         """Return the list of layers of a base model."""

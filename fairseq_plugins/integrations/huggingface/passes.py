@@ -28,29 +28,17 @@ PASS_KEYWORD = "position_pass"  # keyword by which layers pass a ForwardPass to 
 
 @dataclass(frozen=True, eq=False)
 class ForwardPass:
-    """State shared by the layers in one forward pass.
+    """State shared by the layers in one forward pass."""
 
-    Attributes:
-        attentions: one for each layer.
-        inputs: input encodings by the layer's index.
-        positions: (B or 1, T) int64; (1, L) of the longest document in a packed row.
-        padding_mask: (B, T) bool, True at padding; None without padding.
-        states: cache layers, one for each layer, and possibly one for the input.
-        documents: documents of a packed row; None if every row is one sequence.
-        shared: results that layers share; None if activations are recomputed.
-        need_weights: whether attentions return their weights.
-        seed: seed of all draws in one generation; None for new draws.
-    """
-
-    attentions: nn.ModuleList
-    inputs: Mapping[int, PositionEncoding]
-    positions: Tensor
-    padding_mask: Tensor | None
-    states: list[StateLayer] | None
-    documents: Documents | None
-    shared: SharedPass | None
-    need_weights: bool
-    seed: int | None = None
+    attentions: nn.ModuleList  # one for each layer
+    inputs: Mapping[int, PositionEncoding]  # by the layer's index
+    positions: Tensor  # (B or 1, T) int64; (1, L) of the longest document in a packed row
+    padding_mask: Tensor | None  # (B, T) bool, True at padding; None without padding
+    states: list[StateLayer] | None  # one for each layer, and possibly one for the input
+    documents: Documents | None  # of a packed row; None if every row is one sequence
+    shared: SharedPass | None  # None if activations are recomputed
+    need_weights: bool  # whether attentions return their weights
+    seed: int | None = None  # of all draws in one generation; None for new draws
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the output (B, H, T, D), and the weights or None, for (B, H, T, D) each."""

@@ -26,25 +26,15 @@ _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}  # relative to the large
 
 @dataclass
 class AttentionCall:
-    """Arguments of one attention call.
+    """Arguments of one attention call."""
 
-    Attributes:
-        module: the attention.
-        query: (1, H, T, D).
-        key: (1, H or fewer, T, D).
-        value: (1, H or fewer, T, D).
-        options: keywords with values other than None.
-        mask: the mask function of the model, or its mask if it does not ask for one.
-        hidden: (1, T, C), input of the projections.
-    """
-
-    module: nn.Module
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    options: dict[str, Any]
-    mask: Any
-    hidden: Tensor
+    module: nn.Module  # the attention
+    query: Tensor  # (1, H, T, D)
+    key: Tensor  # (1, H or fewer, T, D)
+    value: Tensor  # (1, H or fewer, T, D)
+    options: dict[str, Any]  # keywords with values other than None
+    mask: Any  # the mask function of the model, or its mask if it does not ask for one
+    hidden: Tensor  # (1, T, C), input of the projections
 
 
 @dataclass

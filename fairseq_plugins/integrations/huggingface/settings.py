@@ -9,23 +9,14 @@ KEY = "position_encoding"  # key in the configuration
 
 @dataclass(frozen=True)
 class EncodingSettings:
-    """Position encoding and attention, as given to ``replace_position_encoding``.
+    """Position encoding and attention, as given to ``replace_position_encoding``."""
 
-    Attributes:
-        name: name of the encoding, or several joined by ``+``.
-        attention: ``vanilla`` or ``linear``.
-        options: options of the encoding.
-        attention_options: options of the attention.
-        keep_absolute: whether the model's own position table is kept.
-        max_positions: longest sequence that the encoding is built for.
-    """
-
-    name: str
-    attention: str = "vanilla"
+    name: str  # of the encoding, or several joined by ``+``
+    attention: str = "vanilla"  # ``vanilla`` or ``linear``
     options: Mapping[str, Any] = field(default_factory=dict)
     attention_options: Mapping[str, Any] = field(default_factory=dict)
-    keep_absolute: bool = False
-    max_positions: int = 1024
+    keep_absolute: bool = False  # whether the model's own position table is kept
+    max_positions: int = 1024  # longest sequence that the encoding is built for
 
     def __post_init__(self) -> None:
         for each in fields(self):
