@@ -146,6 +146,7 @@ def kept_names(planned: PlannedRun, training: Training, keep: Retention) -> set[
 def delete_unkept(root: Path, planned: PlannedRun, training: Training, keep: Retention) -> None:
     """Delete the checkpoints of a measured training that are not to be kept."""
     kept = kept_names(planned, training, keep)
-    for path in (root / training.folder).glob("*.pt"):
+    # The last one at the end: without it a run that is killed here would go on from an earlier one.
+    for path in sorted((root / training.folder).glob("*.pt"), key=lambda path: path.name == LAST):
         if kept is not None and path.name not in kept:
             path.unlink()

@@ -104,9 +104,9 @@ class Journal:
         The result is then the one that was there when it began; the order of times would say
         something else where the clock was set back.
         """
-        if self.finished and not self.failed:
-            return False
         replaced = written(result)
+        if self.finished and not self.failed:
+            return self.forced and 0 < replaced == self.replaces  # killed before it wrote its own
         if self.replaces is None:
             return written(self.folder / JOURNAL) >= replaced
         return replaced in (0.0, self.replaces)

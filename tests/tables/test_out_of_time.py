@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import types
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -201,6 +202,43 @@ def test_a_run_that_is_killed_before_its_result_has_deleted_what_is_not_kept(
     again = FakeFairseq(root)
     assert work(root, one, again) == 0
     assert again.trained == [] and (root / one.run.result).is_file()
+
+
+def test_a_run_that_is_killed_while_deleting_is_not_trained_again(root, one, monkeypatch):
+    names, glob, unlink = [], Path.glob, Path.unlink
+
+    def killed(path, missing_ok=False):
+        names.extend([path.name] if path.suffix == ".pt" else [])
+        if len(names) > 3:
+            raise KeyboardInterrupt
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", killed)
+        # In an order as of a disk: the last checkpoint, and then those of 50 and 250 updates.
+        patch.setattr(Path, "glob", lambda *words: sorted(glob(*words), reverse=True))
+        assert work(root, one, FakeFairseq(root), keep="best") == 130
+    assert len(names) == 4
+    again = FakeFairseq(root)
+    assert work(root, one, again) == 0
+    assert again.trained == [] and (root / one.run.result).is_file()
+    assert [p.name for p in (root / one.run.folder).glob("*.pt")] == ["checkpoint_best.pt"]
+
+
+def test_a_forced_run_that_is_killed_before_its_result_replaces_the_earlier_one(
+    root, one, monkeypatch
+):
+    assert work(root, one, FakeFairseq(root)) == 0
+    earlier = (root / one.run.result).stat().st_mtime
+    with monkeypatch.context() as patch:
+        patch.setattr(run_execution, "write_result", Mock(side_effect=KeyboardInterrupt))
+        assert work(root, one, FakeFairseq(root), force=True) == 130
+    again = FakeFairseq(root)
+    assert work(root, one, again) == 0
+    assert again.trained == [] and len(again.evaluated) == 2
+    assert (root / one.run.result).stat().st_mtime > earlier
+    idle = FakeFairseq(root)
+    assert work(root, one, idle) == 0 and idle.evaluated == []
 
 
 @pytest.mark.parametrize(
