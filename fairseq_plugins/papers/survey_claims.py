@@ -10,7 +10,7 @@ SURVEY = "Survey of position encodings"
 SINGLE = "Papers on single encodings"
 _HAVIV = "Haviv et al. 2022, abstract"
 _PRESS = "Press et al. 2022, Figure 1"
-_BESIDE_BASE = "As in Table 2, the relative ones have Base's sinusoids beside them."
+_BESIDE_BASE = "As in Table 2, Shaw, XL and T5 have Base's sinusoids beside them."
 
 
 def _longer(

@@ -235,8 +235,9 @@ def _starts(results: Sequence[Result]) -> list[str]:
     """Name the published model from which rows start, if any."""
     found = {start.text for r in results if (start := PretrainedModel.of(r["config"]))}
     return [
-        f"All rows start from a published model, {text}, in place of one that is trained here. Its "
-        "own training may have had text of GLUE or SQuAD: MiniLM's had pairs of MNLI, QQP and SQuAD."
+        f"All rows start from a published model, {text}, in place of one that is trained here. "
+        "Its own training may have had text of GLUE or SQuAD: MiniLM's had pairs of MNLI, QQP and "
+        "SQuAD."
         for text in sorted(found)
     ]
 
