@@ -57,8 +57,9 @@ def _speed(attention: str) -> Claim:
         "Section 4.3, Table 9",
         f"{attention} attention: the types train at most 9 % slower than Base, on average",
         Speed(attention, TYPES, 0.91, _FASTER[attention]),
-        note="The interval is over the eight types. The table's page also times Base against "
-        "itself, which shows the noise.",
+        note="The interval is over the eight types and leaves out the noise of timing, which the "
+        "table's page shows by Base against itself; under linear attention that is as large as the "
+        "distance to the threshold.",
     )
 
 
