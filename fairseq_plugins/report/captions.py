@@ -101,10 +101,14 @@ def _legend(table: Table, results: Sequence[Result]) -> list[str]:
     shown = EXPERIMENTS[table.experiment].shown
     printed = "*Paper*: as printed; *ours*: " if table.is_printed else ""
     has_gap = table.is_printed and len(table.columns) <= MOST_COLUMNS
+    other = "" if results[0]["scale"] == "paper" else ", which has other data"
+    if other and table.ranked_by.metric.endswith("ppl"):
+        other += " and other tokens"
     why = "not run, not measured, or impossible under that attention"
     legend = [
         f"{printed}mean ± standard deviation over seeds (number of seeds)"
-        f"{f', {shown}' if shown else ''}{'; *difference*: ours minus the paper' * has_gap}",
+        f"{f', {shown}' if shown else ''}"
+        f"{f'; *difference*: ours minus the paper{other}' if has_gap else ''}",
         f"`-`: {'no number in the paper, or none here: ' * table.is_printed}{why}",
     ]
     if len({(r["row"], r["attention"]) for r in results}) < len(results):
