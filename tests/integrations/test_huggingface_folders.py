@@ -217,7 +217,8 @@ def test_a_vocabulary_with_a_row_of_the_encoding_for_each_word_is_not_resized() 
     """Its folder could not be loaded."""
     model = swap(make("llama"), "complex_order")
     size = model.config.vocab_size
-    assert model.resize_token_embeddings(size) is model.get_input_embeddings()
+    for given in ({}, {"mean_resizing": False}):
+        assert model.resize_token_embeddings(size, **given) is model.get_input_embeddings()
     for options in ({"new_num_tokens": size + 7}, {"pad_to_multiple_of": 8}):
         with pytest.raises(ValueError, match="`new_num_tokens` must be 23, since complex_order"):
             model.resize_token_embeddings(**options)

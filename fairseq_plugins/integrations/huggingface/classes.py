@@ -67,21 +67,26 @@ class PositionalModel(PreTrainedModel):
         return (model, info) if wants_info else model
 
     def resize_token_embeddings(
-        self, new_num_tokens: int | None = None, *args: Any, **options: Any
+        self,
+        new_num_tokens: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        *args: Any,
+        **options: Any,
     ) -> Any:
         """Resize the vocabulary as transformers does.
 
         Raises:
             ValueError: the encoding has a row for each word of the vocabulary.
         """
-        modules, words = installed_modules(self), self.config.vocab_size
-        resizes = args or options or new_num_tokens not in (None, words)
-        if resizes and modules is not None and modules.has_words:
-            raise ValueError(
-                f"`new_num_tokens` must be {words}, since complex_order has a row for each word, "
-                f"but is {new_num_tokens} instead; resize before the swap."
-            )
-        return super().resize_token_embeddings(new_num_tokens, *args, **options)
+        modules = installed_modules(self)
+        if modules is not None and modules.has_words:
+            words = self.get_input_embeddings().num_embeddings
+            if pad_to_multiple_of or new_num_tokens not in (None, words):
+                raise ValueError(
+                    f"`new_num_tokens` must be {words}, since complex_order has a row for each "
+                    f"word, but is {new_num_tokens} instead; resize before the swap."
+                )
+        return super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, *args, **options)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
