@@ -68,7 +68,8 @@ def observe(
     Raises:
         ValueError: an unknown name, or an invalid option.
     """
-    # The length for which some encodings are built changes their vectors: no map changes a measure.
+    # Vectors of some encodings depend on the length for which they are built, which must be the
+    # same for all measures, whatever the maps' lengths are.
     measured, drawn = (
         build_plain(name, width=width, longest=longest, seed=seed, **options)
         for longest in (MEASURED[-1], max(*MEASURED, *lengths))

@@ -142,7 +142,7 @@ def common_length(inputs: Sequence[FigureInput], sizes: FigureSizes) -> int:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the paper: numbers of its inputs, from which all else follows."""
+    """A figure of the paper, which is drawn and checked from the numbers of its inputs."""
 
     title: str
     paper: str  # the paper's observation

@@ -61,7 +61,7 @@ def first_rise(values: Tensor) -> int | None:
 
 
 def describe_rise(values: Tensor) -> str:
-    """Return `first_rise` as a cell of a table."""
+    """Format `first_rise` for a cell of a table."""
     found = first_rise(values)
     return f"never within {len(values) - 1}" if found is None else str(found)
 

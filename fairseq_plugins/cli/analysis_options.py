@@ -31,7 +31,7 @@ def add_command(
     summary: str,
     description: str = "{}",
 ) -> argparse.ArgumentParser:
-    """Add a command; `{}` in its description stands for the summary, as a sentence begins."""
+    """Add a command; `{}` in its description stands for the summary, capitalised."""
     about = description.format(f"{summary[0].upper()}{summary[1:]}")
     command: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=about)
     command.set_defaults(run=run)

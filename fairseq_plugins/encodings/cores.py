@@ -71,9 +71,9 @@ class Angles(Core):
 
 
 class _Values:
-    """A key that is equal to another if the tensors' values are, whose comparison a GPU waits for.
+    """A cache key: a tensor, compared by its values. On a GPU a comparison waits for the kernels.
 
-    ``copy`` must be called before the key is kept, since the tensor may be written to.
+    Call ``copy`` before keeping the key, since the tensor may be written to.
     """
 
     def __init__(self, x: Tensor) -> None:

@@ -1,7 +1,7 @@
 """Sinusoids of the distance to the sequence's end, or of its length.
 
-In the paper's words vectors are forward-aware if some features are the same at one distance from
-the start in sequences of every length, and backward-aware if some are at one from the end.
+As in the paper, vectors are forward-aware if some features depend only on the distance from the
+sequence's start, and backward-aware if some depend only on the distance to its end.
 """
 
 from dataclasses import replace

@@ -126,7 +126,7 @@ class Foldable(LRPE):
 
 
 class OddEvenRotation(LRPE):
-    """Odd-even P with a rotation, D even: P only changes which features are pairs: no gather."""
+    """Odd-even P with a rotation, D even: P changes which features are pairs, without a gather."""
 
     core: Rotation
 

@@ -138,7 +138,7 @@ def _block_indices(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _visible(causal: bool, padded: Tensor | None, document: Tensor | None) -> PairFunction:
-    """Return whether a query sees a key as a function of the pair, for partly visible blocks."""
+    """Return the function that says whether a query sees a key, for partly visible blocks."""
     conditions: list[PairFunction] = []
     if causal:
         conditions.append(lambda b, h, i, j: j <= i)

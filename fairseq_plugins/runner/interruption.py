@@ -76,8 +76,9 @@ class Interruption:
     def on_signals(self) -> Iterator[None]:
         """Handle signals as stop requests, also if a shell started this program ignoring SIGINT.
 
-        Call it in the main thread. After `hold_back_signals` SIGUSR1 is ignored in the end: a job
-        whose runs have ended renders its page and must not fail for want of time.
+        Call it in the main thread. If `hold_back_signals` was called before, SIGUSR1 is ignored
+        after the block: a job whose runs have ended renders its page, and must not fail because its
+        time limit is near.
         """
 
         def request(signum: int, frame: FrameType | None) -> None:

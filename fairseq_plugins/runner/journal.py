@@ -125,6 +125,6 @@ class Journal:
 
 
 def retention(folder: Path, asked: Retention | None) -> Retention:
-    """Return which checkpoints of a run to keep: as asked, else as it was begun, else all."""
+    """Return which checkpoints of a run to keep: those asked for, else its journal's, else all."""
     journal = None if asked else Journal.read(folder)
     return asked or (journal.keep if journal else "all")

@@ -44,7 +44,7 @@ def logarithms(rows: Mapping[str, Seeds]) -> dict[str, Seeds]:
 
 
 def within_runs(first: Mapping[str, Seeds], second: Mapping[str, Seeds]) -> dict[str, Seeds]:
-    """Return by row the first metric minus the second of each run that has both, by seed."""
+    """Return the first metric minus the second of each run that has both, by row and seed."""
     found = {
         row: {seed: seeds[seed] - second[row][seed] for seed in seeds if seed in second[row]}
         for row, seeds in first.items()

@@ -164,7 +164,8 @@ class JudgedTable:
 
         Returns:
             By row its metric minus the reference's; empty where the reference has no result.
-            Against another row than the table's reference, without that one.
+            With another reference than the table's, the table's own is left out, since `against`
+            without arguments compares the two.
         """
         rows = dict(self.rows(attention, metric))
         own = rows.pop(reference or self.table.reference, None)

@@ -274,7 +274,7 @@ def _read_positions(
     seen: int,
     first: int,
 ) -> tuple[Tensor, Documents | None]:
-    """Return what ``resolve_positions`` does, by the values of the given positions."""
+    """Resolve given positions as ``resolve_positions`` does, by their values."""
     if not all(map(bool, differ)):
         return with_end(counted, seen + given.size(1)), None
     if seen:
