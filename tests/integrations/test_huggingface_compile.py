@@ -42,6 +42,15 @@ def test_one_graph_has_counted_positions() -> None:
         logits(compiled, **given, position_ids=torch.arange(9).unsqueeze(0))
 
 
+def test_a_compiled_model_reads_packed_documents_with_a_mask_of_ones() -> None:
+    model, tokens = swap(make("llama"), "rope"), words(1)
+    documents = torch.cat([torch.arange(4), torch.arange(5)]).unsqueeze(0)
+    given = {"input_ids": tokens, "position_ids": documents, "use_cache": False}
+    compiled, mask = torch.compile(model, backend="eager"), torch.ones_like(tokens)
+    found = logits(compiled, **given, attention_mask=mask)
+    torch.testing.assert_close(found, logits(model, **given))
+
+
 def test_an_exported_model_asserts_that_positions_count_the_tokens() -> None:
     class Logits(torch.nn.Module):
         def __init__(self) -> None:

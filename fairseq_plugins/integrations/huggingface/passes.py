@@ -282,6 +282,8 @@ def _read_positions(
             "`position_ids` must count the tokens of `attention_mask` if tokens are cached, but "
             "do not; leave them out."
         )
+    if padding is not None and not bool(padding.any()):
+        padding = None  # a compiled graph has a mask even where there is no padding
     later = counted > 0 if padding is None else (counted > 0) & ~padding
     origin = 0 if padding is None and bool((later & (given == 0)).any()) else first
     _check_origin(given, padding, origin)
