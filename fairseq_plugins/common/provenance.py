@@ -119,10 +119,11 @@ def commit(root: Path) -> str:
 
 
 def uncommitted(root: Path) -> list[str]:
-    """List changed and new files, except results and ignored ones."""
+    """List changed and new files, except results and ignored ones, and own encodings elsewhere."""
     results = [f":(exclude){folder}" for folder in ("results", "benchmarks/results")]
     changed = _git(root, "status", "--porcelain", "--", ".", *results) or ""
-    return [line.split(maxsplit=1)[1] for line in changed.splitlines()]
+    own = [str(path) for path in own_encodings().values() if not path.is_relative_to(root)]
+    return [line.split(maxsplit=1)[1] for line in changed.splitlines()] + own
 
 
 def committed(root: Path, folder: Path) -> set[Path]:

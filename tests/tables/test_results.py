@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.common import provenance
+from fairseq_plugins.common.own_encodings import VARIABLE
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.lm import LANGUAGE_MODEL
 from fairseq_plugins.experiments.mlm import MASKED_LANGUAGE_MODEL
@@ -144,6 +145,22 @@ def test_commit_is_dirty_by_anything_outside_results(tmp_path):
     (tmp_path / "notes.txt").write_text("new\n")
     assert provenance.commit(tmp_path) == f"{clean}-dirty"
     assert provenance.uncommitted(tmp_path) == ["code.py", "notes.txt"]
+
+
+def test_no_commit_has_an_encoding_outside_the_repository(tmp_path, monkeypatch):
+    root, own = tmp_path / "root", tmp_path / "mine.py"
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e@example.org"]
+    for file in (root / "committed.py", own):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("1\n")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *words], cwd=root, check=True)
+    monkeypatch.setenv(VARIABLE, str(root / "committed.py"))
+    clean = provenance.commit(root)
+    assert len(clean) == 40
+    monkeypatch.setenv(VARIABLE, str(own))
+    assert provenance.commit(root) == f"{clean}-dirty"
+    assert provenance.uncommitted(root) == [str(own)]
 
 
 def test_missing_data_is_named(root):
