@@ -1,7 +1,6 @@
 """The command `fairseq-pe compare`: train encodings on one text, and show every difference."""
 
 import argparse
-import os
 import shutil
 import sys
 import time
@@ -192,7 +191,7 @@ def _show(args: argparse.Namespace, report: Report) -> None:
     pairs.page(title, *below).write(page)
     print(f"\n{pairs.text()}\n\nTrained for {trained}.")
     written = [ROOT / report.page, page, *pictures]
-    print(f"Written: {', '.join(os.path.relpath(path, ROOT) for path in written)}")
+    print(f"Written: {', '.join(str(from_root(path, ROOT)) for path in written)}")
 
 
 def overrides(settings: Settings) -> tuple[str, ...]:

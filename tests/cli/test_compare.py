@@ -127,6 +127,17 @@ def test_it_is_shown_again_and_made_anew_by_force(root, monkeypatch, capsys):
     assert len(again.updates) == 2 + 2 * time_budget.MOST_SEEDS
 
 
+def test_pages_outside_the_root_are_named_as_every_folder_finds_them(
+    root, tmp_path_factory, monkeypatch, capsys
+):
+    monkeypatch.setattr(time_budget, "MOST_SEEDS", 2)
+    results = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.setenv("FAIRSEQ_PE_RESULTS", str(results))
+    assert run(root, monkeypatch, Fake(root), "--seeds", "2") == 0
+    written = capsys.readouterr().out.partition("Written: ")[2].splitlines()[0].split(", ")
+    assert {Path(path).parent for path in written} == {results / "table2"}
+
+
 def test_what_was_compared_on_another_text_is_not_shown(root, monkeypatch, capsys):
     monkeypatch.setattr(time_budget, "MOST_SEEDS", 2)
     assert run(root, monkeypatch, Fake(root), "--seeds", "2") == 0
