@@ -262,9 +262,10 @@ def split_options(name: str, options: Mapping[str, Any]) -> dict[str, dict[str, 
         part, _, option_name = key.rpartition(".")
         part = part or names[0]
         if "." not in key and len(names) > 1:
+            owner = next((n for n in names if key in entries[n].options), names[-1])
             raise ValueError(
                 f"option `{key}` must name its encoding among those of {name!r}, "
-                f"as in `{names[-1]}.{key}`."
+                f"as in `{owner}.{key}`."
             )
         if part not in entries:
             raise ValueError(f"option `{key}` must be for one of {names}, but is for {part!r}.")
