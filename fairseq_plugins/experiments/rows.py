@@ -8,6 +8,7 @@ from pathlib import Path
 from omegaconf import OmegaConf
 from yaml import YAMLError
 
+from fairseq_plugins.common.own_encodings import VARIABLE
 from fairseq_plugins.papers.tables import Table
 
 BASE = "base"  # the recipe that other rows modify
@@ -91,5 +92,6 @@ def check_row(runnable: Sequence[str], name: str, must_be: str) -> None:
         others = ", ".join(row for row in runnable if row not in ENCODINGS)
         raise ValueError(
             f"{must_be} among the known names, but has {name!r}.{hint} "
-            f"`fairseq-pe encodings` lists all encodings; the other names are {others}."
+            f"`fairseq-pe encodings` lists all encodings; the other names are {others}. "
+            f"{VARIABLE} must name the file of an encoding of your own."
         )

@@ -186,6 +186,7 @@ def test_the_refusal_of_an_unknown_row_says_how_to_list_all():
     said = str(refused.value)
     assert "nearest to it are lrpe_type2, lrpe_type" in said and "alibi" not in said
     assert "`fairseq-pe encodings` lists all encodings" in said and "rope_only" in said
+    assert "FAIRSEQ_PLUGINS_ENCODINGS must name the file" in said  # forgotten in a new shell
 
 
 def test_rows_asked_for_twice_run_once():
