@@ -5,7 +5,7 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_origin
 
 import torch
 
@@ -75,14 +75,22 @@ class EncodingEntry:
         """Return the options with their defaults under this name, in the constructor's order.
 
         The options of a composition are named ``part.option``.
+
+        Raises ValueError: one could not be given as a word.
         """
         if self.parts:
             return {f"{p}.{key}": o for p in self.parts for key, o in get_entry(p).options.items()}
-        parameters = inspect.signature(self.make, eval_str=True).parameters.values()
-        keywords = [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+        _, *options = inspect.signature(self.make, eval_str=True).parameters.values()
+        for p in options:
+            is_typed = p.annotation in (int, float, bool) or get_origin(p.annotation) is Literal
+            if p.kind is not p.KEYWORD_ONLY or p.default is p.empty or not is_typed:
+                raise ValueError(
+                    f"option `{p.name}` of {self.name} must be after `*`, with a default and of "
+                    f"type int, float, bool or a Literal, but is `{p}` instead."
+                )
         return {
             p.name: Option(p.name, p.annotation, self.presets.get(p.name, p.default))
-            for p in keywords
+            for p in options
         }
 
 

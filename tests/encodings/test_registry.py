@@ -216,6 +216,37 @@ def cell(name: str = "test_only_cell") -> type[PositionEncoding]:
     return register_encoding(name, summary="s", source="s", formula="f")(Cell)
 
 
+def test_an_option_that_no_word_can_give_is_refused():
+    class Untyped(PositionEncoding):
+        reads_positions = False
+
+        def __init__(self, context, *, width=1.0):
+            super().__init__(context)
+
+    class Positional(Untyped):
+        def __init__(self, context, width: float = 1.0):
+            super().__init__(context)
+
+    class List(Untyped):
+        def __init__(self, context, *, width: list = ()):
+            super().__init__(context)
+
+    class Required(Untyped):
+        def __init__(self, context, *, width: float):
+            super().__init__(context)
+
+    try:
+        for cls in (Untyped, Positional, List, Required):
+            name = f"test_only_{cls.__name__.lower()}"
+            register_encoding(name, summary="s", source="s", formula="f")(cls)
+            message = rf"option `width` of {name} must be after `\*`, .* but is `width"
+            with pytest.raises(ValueError, match=message):
+                build(name, width=2.0)
+    finally:
+        for name in [name for name in ENCODINGS if name.startswith("test_only_")]:
+            del ENCODINGS[name]
+
+
 def test_a_class_that_is_defined_anew_replaces_itself():
     try:
         cell()
