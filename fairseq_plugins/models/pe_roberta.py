@@ -19,12 +19,10 @@ from fairseq_plugins.encodings.absolute import Learned
 from fairseq_plugins.modules.bounds import check_numbers
 from fairseq_plugins.modules.continued import initialize_from, pop_init_from
 from fairseq_plugins.modules.encoder import PositionalEncoder
+from fairseq_plugins.modules.evaluated import EvaluatedModel
 from fairseq_plugins.modules.identity import ROBERTA
-from fairseq_plugins.modules.lengths import LengthLimits
 from fairseq_plugins.modules.options import check_linear_options
-from fairseq_plugins.modules.overrides import KnownOverrides
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
-from fairseq_plugins.modules.seeding import SeededSampling
 from fairseq_plugins.modules.segments import SegmentEmbedding
 from fairseq_plugins.modules.span_head import SpanHead, upgrade_span_heads
 from fairseq_plugins.modules.stack import build_stack_encodings
@@ -126,7 +124,7 @@ class PERobertaEncoder(RobertaEncoder):
 
 
 @register_model("pe_roberta", dataclass=PERobertaConfig)
-class PERoberta(FreshTrainingState, KnownOverrides, LengthLimits, SeededSampling, RobertaModel):
+class PERoberta(FreshTrainingState, EvaluatedModel, RobertaModel):
     """A bidirectional encoder with heads for masked tokens, classes and spans.
 
     ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose the

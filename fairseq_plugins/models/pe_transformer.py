@@ -13,11 +13,9 @@ from fairseq_plugins.encodings import IncompatibleEncodingError
 from fairseq_plugins.modules.bounds import check_numbers
 from fairseq_plugins.modules.decoder import PositionalDecoder
 from fairseq_plugins.modules.encoder import PositionalEncoder
+from fairseq_plugins.modules.evaluated import EvaluatedModel
 from fairseq_plugins.modules.identity import TRANSLATION
-from fairseq_plugins.modules.lengths import LengthLimits
 from fairseq_plugins.modules.options import PositionEncodingConfig, check_linear_options
-from fairseq_plugins.modules.overrides import KnownOverrides
-from fairseq_plugins.modules.seeding import SeededSampling
 from fairseq_plugins.modules.stack import check_cross_encoding, stack_widths
 from fairseq_plugins.modules.training_checks import check_model
 from fairseq_plugins.modules.training_state import FreshTrainingState
@@ -67,9 +65,7 @@ def _check_site(config: TransformerConfig, site: str, options: PositionEncodingC
 
 
 @register_model("pe_transformer", dataclass=PETransformerConfig)
-class PETransformer(
-    FreshTrainingState, KnownOverrides, LengthLimits, SeededSampling, TransformerModelBase
-):
+class PETransformer(FreshTrainingState, EvaluatedModel, TransformerModelBase):
     """A translation model.
 
     ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` apply to both

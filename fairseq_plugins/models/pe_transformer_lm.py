@@ -14,11 +14,9 @@ from fairseq_plugins.modules.continued import initialize_from, pop_init_from
 from fairseq_plugins.modules.continued_options import ContinuedConfig
 from fairseq_plugins.modules.cutoffs import parse_cutoffs
 from fairseq_plugins.modules.decoder import PositionalDecoder
+from fairseq_plugins.modules.evaluated import EvaluatedModel
 from fairseq_plugins.modules.identity import LM
-from fairseq_plugins.modules.lengths import LengthLimits
 from fairseq_plugins.modules.options import PositionEncodingConfig, check_linear_options
-from fairseq_plugins.modules.overrides import KnownOverrides
-from fairseq_plugins.modules.seeding import SeededSampling
 from fairseq_plugins.modules.training_checks import check_model
 from fairseq_plugins.modules.training_state import FreshTrainingState
 from fairseq_plugins.modules.vocabulary import DictionaryConfig
@@ -84,9 +82,7 @@ def _check_shared(args: Any) -> None:
 
 
 @register_model("pe_transformer_lm", dataclass=PETransformerLMConfig)
-class PETransformerLM(
-    FreshTrainingState, KnownOverrides, LengthLimits, SeededSampling, FairseqLanguageModel
-):
+class PETransformerLM(FreshTrainingState, EvaluatedModel, FairseqLanguageModel):
     """A causal language model.
 
     ``--attention-type``, ``--position-encoding`` and ``--position-encoding-options`` choose the

@@ -4,7 +4,6 @@ import functools
 import sys
 from typing import Any
 
-from fairseq.models import BaseFairseqModel
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from torch import nn
 
@@ -29,36 +28,6 @@ def longest_sequence(*parts: nn.Module) -> int:
         elif isinstance(module, Attention) and module.span is not None:
             ends.append(module.span)
     return min(ends, default=UNLIMITED)
-
-
-class LengthLimits(BaseFairseqModel):
-    """Mixin that limits sequences by the training length, and after training by the encodings.
-
-    fairseq drops sequences longer than ``max_positions()``. During training this is the configured
-    length. Commands that evaluate or generate call ``prepare_for_inference_`` first; from then on
-    only the encodings limit the length, so ``fairseq-eval-lm`` can score longer sequences.
-    """
-
-    is_prepared = False
-
-    def prepare_for_inference_(self, cfg: Any) -> None:
-        """Prepare as fairseq does, and lift the training length limit."""
-        super().prepare_for_inference_(cfg)
-        self.is_prepared = True
-
-    def max_positions(self) -> Any:
-        """Return the longest sequence; (source, target) for an encoder-decoder."""
-        if not self.is_prepared:
-            return super().max_positions()
-        if not (hasattr(self, "encoder") and hasattr(self, "decoder")):
-            return longest_sequence(self)
-        between = [layer.encoder_attn for layer in self.decoder.layers]
-        return longest_sequence(self.encoder, *between), longest_sequence(self.decoder)
-
-    def max_decoder_positions(self) -> int:
-        """Return the longest target that fairseq generates."""
-        limits = self.max_positions()
-        return int(limits[1] if isinstance(limits, tuple) else limits)
 
 
 def refuse_dropped_blocks() -> None:

@@ -7,39 +7,10 @@ from dataclasses import fields
 from typing import Any
 
 from fairseq.dataclass import FairseqDataclass
-from fairseq.models import BaseFairseqModel
-from omegaconf import OmegaConf
 
 from fairseq_plugins.common.checkpoints import as_mapping, option_of
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.suggestions import did_you_mean
-
-
-class KnownOverrides(BaseFairseqModel):
-    """Mixin that refuses overrides of options that neither the model nor fairseq has."""
-
-    def prepare_for_inference_(self, cfg: Any) -> None:
-        """Check the overrides of the command, and prepare as fairseq does.
-
-        Raises:
-            OptionError: an override of an unknown option.
-        """
-        check_overrides(cfg, getattr(type(self), "__dataclass"))
-        super().prepare_for_inference_(cfg)
-
-    def load_state_dict(
-        self, state_dict: Any, strict: bool = True, model_cfg: Any = None, args: Any = None
-    ) -> Any:
-        """Check the overrides of ``fairseq-validate``, and load weights as fairseq does.
-
-        It does not call ``prepare_for_inference_``, but writes its options into the checkpoint's.
-
-        Raises:
-            OptionError: an override of an unknown option.
-        """
-        if OmegaConf.is_config(model_cfg):
-            check_overrides(model_cfg._get_root(), getattr(type(self), "__dataclass"))
-        return super().load_state_dict(state_dict, strict, model_cfg, args)
 
 
 def check_overrides(config: Any, options: type[FairseqDataclass]) -> None:
