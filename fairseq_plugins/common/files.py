@@ -181,8 +181,3 @@ def short_stem(path: Path) -> str:
     stem = path.name.partition(".")[0]
     short = re.sub(r"[^A-Za-z0-9]+", "_", stem)
     return short[:20] if stem.isascii() else f"{short[:11]}_{zlib.crc32(stem.encode()):08x}"
-
-
-def missing_packed(folder: Path, names: Iterable[str]) -> list[str]:
-    """List the files that a folder has neither plain nor packed."""
-    return [name for name in names if find_packed(folder, name) is None]
