@@ -8,12 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.analysis.awareness import (
-    Awareness,
-    as_words,
-    centre_gap,
-    measure_awareness,
-)
+from fairseq_plugins.analysis.awareness import Awareness, as_words, centre_gap, measure_awareness
 from fairseq_plugins.analysis.position_rows import added_scores, build_plain, input_rows
 from fairseq_plugins.attention import build_attention
 from fairseq_plugins.encodings import PositionEncoding, build_encoding

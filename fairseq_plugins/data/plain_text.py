@@ -43,9 +43,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
 
 
 def read_splits(
-    files: Mapping[str, Sequence[Path]],
-    held_out: float = 1.0,
-    evaluation_lines: int | None = None,
+    files: Mapping[str, Sequence[Path]], held_out: float = 1.0, evaluation_lines: int | None = None
 ) -> dict[str, Iterator[bytes]]:
     """Return lazily read lines by split; valid or test without files get train's last documents.
 

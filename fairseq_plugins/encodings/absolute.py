@@ -6,11 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.encodings.base import (
-    EncodingContext,
-    PositionEncoding,
-    at_least_float32,
-)
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, at_least_float32
 from fairseq_plugins.encodings.checks import check_at_least, check_even
 from fairseq_plugins.encodings.frequencies import (
     fairseq_frequencies,

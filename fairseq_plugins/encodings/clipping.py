@@ -2,11 +2,7 @@
 
 from torch import Tensor
 
-from fairseq_plugins.encodings.base import (
-    EncodingContext,
-    PositionEncoding,
-    relative_positions,
-)
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, relative_positions
 from fairseq_plugins.encodings.checks import check_at_least
 
 

@@ -8,12 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fairseq_plugins.encodings.absolute import Learned
-from fairseq_plugins.encodings.base import (
-    EncodingContext,
-    PositionEncoding,
-    Projection,
-    widened,
-)
+from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, Projection, widened
 from fairseq_plugins.encodings.checks import check_at_least
 from fairseq_plugins.encodings.offsets import occurring_offsets, products_by_offset
 from fairseq_plugins.encodings.registry import register_encoding

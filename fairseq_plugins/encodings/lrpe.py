@@ -4,14 +4,7 @@ import math
 from typing import Literal
 
 from fairseq_plugins.encodings.base import EncodingContext
-from fairseq_plugins.encodings.bases import (
-    Basis,
-    Cosine,
-    Fourier,
-    Householder,
-    Identity,
-    OddEven,
-)
+from fairseq_plugins.encodings.bases import Basis, Cosine, Fourier, Householder, Identity, OddEven
 from fairseq_plugins.encodings.cores import Core, Permutation, Phase, Rotation
 from fairseq_plugins.encodings.frequencies import ThetaType, geometric, theta
 from fairseq_plugins.encodings.registry import register_encoding

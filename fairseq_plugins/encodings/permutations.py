@@ -8,12 +8,7 @@ from torch import Tensor
 
 from fairseq_plugins.encodings.frequencies import Device
 from fairseq_plugins.encodings.position_bounds import bounds_of, is_recorded
-from fairseq_plugins.encodings.tables import (
-    Constant,
-    power_of_two,
-    suits_table,
-    without_modes,
-)
+from fairseq_plugins.encodings.tables import Constant, power_of_two, suits_table, without_modes
 from fairseq_plugins.kernels.backend import apply_function, is_transformed
 
 _MIN_ROWS = 64

@@ -5,11 +5,7 @@ from torch import Tensor
 
 from fairseq_plugins.encodings.base import EncodingContext
 from fairseq_plugins.encodings.checks import check_at_least, check_even
-from fairseq_plugins.encodings.frequencies import (
-    Device,
-    fixed_sinusoids,
-    sinusoidal_frequencies,
-)
+from fairseq_plugins.encodings.frequencies import Device, fixed_sinusoids, sinusoidal_frequencies
 from fairseq_plugins.encodings.pairwise import OffsetBias
 from fairseq_plugins.encodings.position_bounds import is_recorded, with_end
 from fairseq_plugins.encodings.registry import register_encoding

@@ -6,11 +6,7 @@ from torch import Tensor, nn
 from fairseq_plugins.encodings.base import EncodingContext, PositionEncoding, at_least_float32
 from fairseq_plugins.encodings.checks import check_even
 from fairseq_plugins.encodings.frequencies import geometric
-from fairseq_plugins.encodings.offsets import (
-    gather_offsets,
-    occurring_offsets,
-    products_by_offset,
-)
+from fairseq_plugins.encodings.offsets import gather_offsets, occurring_offsets, products_by_offset
 from fairseq_plugins.encodings.position_bounds import end_of, is_recorded, with_end
 from fairseq_plugins.encodings.registry import register_encoding
 from fairseq_plugins.encodings.tables import Formula, PositionTable

@@ -108,10 +108,7 @@ def body_weights(layers: int) -> dict[str, Weight]:
 
 def head_weights(family: Family) -> dict[str, Weight]:
     """Return the weights of the head except the shared word embedding."""
-    parts = {
-        family.dense: (f"{OUR_HEAD}dense", "HH"),
-        family.norm: (f"{OUR_HEAD}layer_norm", "H"),
-    }
+    parts = {family.dense: (f"{OUR_HEAD}dense", "HH"), family.norm: (f"{OUR_HEAD}layer_norm", "H")}
     return {**_with_biases(parts), family.bias: Weight(f"{OUR_HEAD}bias", "V")}
 
 

@@ -163,11 +163,7 @@ class PositionalEncoder(TransformerEncoderBase):
         }
 
     def _embed(
-        self,
-        tokens: Tensor,
-        positions: Tensor,
-        lengths: Tensor,
-        token_embeddings: Tensor | None,
+        self, tokens: Tensor, positions: Tensor, lengths: Tensor, token_embeddings: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Return embeddings (B, T, C) with and without position."""
         if token_embeddings is None:

@@ -96,9 +96,7 @@ class FusedAdam(adam.Adam):
         state = self.state[parameter]
         if not state:
             state.update(
-                step=0,
-                exp_avg=torch.zeros_like(parameter),
-                exp_avg_sq=torch.zeros_like(parameter),
+                step=0, exp_avg=torch.zeros_like(parameter), exp_avg_sq=torch.zeros_like(parameter)
             )
         state["step"] += 1
         return int(state["step"])

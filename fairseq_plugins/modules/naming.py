@@ -2,11 +2,7 @@
 
 from dataclasses import dataclass
 
-from fairseq_plugins.encodings import (
-    expand_name,
-    parse_options,
-    with_absolute_embedding,
-)
+from fairseq_plugins.encodings import expand_name, parse_options, with_absolute_embedding
 
 
 @dataclass(frozen=True)

@@ -190,12 +190,7 @@ def sample_positions(stack: Any, positions: Positions) -> Positions:
 
 
 def encode_layer_input(
-    stack: Any,
-    layer: Any,
-    x: Tensor,
-    positions: Tensor,
-    *,
-    lengths: Tensor | None = None,
+    stack: Any, layer: Any, x: Tensor, positions: Tensor, *, lengths: Tensor | None = None
 ) -> Tensor:
     """Apply the encoding of a layer's input, if there is one.
 

@@ -284,13 +284,7 @@ def _with_performances(
     """
     found = {
         column.label: over_rows(
-            numbers.cells,
-            of(table),
-            (table, column.metric),
-            ATTENTION,
-            ROWS,
-            numbers.scale,
-            change,
+            numbers.cells, of(table), (table, column.metric), ATTENTION, ROWS, numbers.scale, change
         ).estimate
         for table, column in PERFORMANCES
         if column.metric in PRINTED[RATIO]

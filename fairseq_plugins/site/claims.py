@@ -8,12 +8,7 @@ from fairseq_plugins.common.tables import DASH
 from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.papers.claims import Claim, Comparison, Computed, Correlation, Speed
 from fairseq_plugins.papers.tables import Table
-from fairseq_plugins.report.claims_page import (
-    effect_text,
-    interval_text,
-    printed_text,
-    remarks,
-)
+from fairseq_plugins.report.claims_page import effect_text, interval_text, printed_text, remarks
 from fairseq_plugins.report.differences import probability
 from fairseq_plugins.site.runs import table_command, typed
 from fairseq_plugins.site.speed import timing_command

@@ -7,10 +7,7 @@ from typing import Any
 import numpy as np
 from fairseq.data import SortDataset, data_utils
 from fairseq.tasks import register_task
-from fairseq.tasks.sentence_prediction import (
-    SentencePredictionConfig,
-    SentencePredictionTask,
-)
+from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.option_field import option
