@@ -32,7 +32,8 @@ class EvaluatedModel(BaseFairseqModel):
 
         fairseq-train and fairseq-generate seed PyTorch themselves, fairseq-eval-lm does not.
 
-        Raises OptionError: an override of an unknown option.
+        Raises:
+            OptionError: an override of an unknown option.
         """
         check_overrides(cfg, getattr(type(self), "__dataclass"))
         super().prepare_for_inference_(cfg)
@@ -49,7 +50,8 @@ class EvaluatedModel(BaseFairseqModel):
         the checkpoint's. A resumed training is seeded at every update. Outside fairseq's loaders
         ``model_cfg`` is None, and nothing is seeded.
 
-        Raises OptionError: an override of an unknown option.
+        Raises:
+            OptionError: an override of an unknown option.
         """
         if OmegaConf.is_config(model_cfg):
             check_overrides(model_cfg._get_root(), getattr(type(self), "__dataclass"))
