@@ -121,8 +121,7 @@ class PositionEncoding(nn.Module):
         causal_refusal: why causal models do not support it; None if they do.
         bidirectional_refusal: why bidirectional and cross-attention do not support it; None if
             they do. A class with ``log_decay`` gets a default reason.
-        embed_window: tokens that ``embed`` reads for one output in a causal model, its own
-            included.
+        embed_window: consecutive tokens that ``embed`` reads for one output, its own included.
 
     Further properties, with defaults, are in ``properties.py``; optional methods, such as
     ``redraw``, in ``protocols.py``.

@@ -74,8 +74,7 @@ class Convolution(PositionEncoding):
             )
         before = kernel_size - 1 if context.causal else kernel_size // 2
         self.offsets = range(-before, kernel_size - before)
-        if context.causal:
-            self.embed_window = kernel_size
+        self.embed_window = kernel_size
         draws = torch.rand(context.embed_dim, kernel_size, generator=context.generator)
         self.weight = nn.Parameter((2 * draws - 1) * kernel_size**-0.5)
 

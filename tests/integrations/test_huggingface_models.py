@@ -377,10 +377,11 @@ def test_a_cache_that_nobody_would_read_is_refused(family: str) -> None:
         model(input_ids=words(), past_key_values=cache)
 
 
+@pytest.mark.parametrize("family", ["llama", "bert"])
 @pytest.mark.parametrize("attention", ["vanilla", "linear"])
-def test_padding_between_tokens_is_no_neighbour(attention: str) -> None:
+def test_padding_between_tokens_is_no_neighbour(attention: str, family: str) -> None:
     """As when generation goes on after prompts padded on the right, with a cache or without."""
-    model, tokens = swap(make("llama"), "cnn", attention), words(1)
+    model, tokens = swap(make(family), "cnn", attention), words(1)
     mask = torch.ones_like(tokens)
     mask[:, 3:6] = 0
     whole = logits(model, input_ids=tokens, attention_mask=mask)[mask.bool()]

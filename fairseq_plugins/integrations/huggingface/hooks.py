@@ -163,6 +163,6 @@ def _cache(base: Any, modules: Any, given: dict[str, Any], cache_name: str) -> C
         cache,
         len(modules.attentions),
         croppable=modules.croppable,
-        inputs=modules.looks_back,
+        inputs=modules.reads_neighbours,
     )
     return given[cache_name]

@@ -101,8 +101,8 @@ class PositionModules(nn.Module):
         return any(isinstance(module, ComplexOrder) for module in self.modules())
 
     @property
-    def looks_back(self) -> bool:
-        """Return whether an input encoding depends on earlier tokens."""
+    def reads_neighbours(self) -> bool:
+        """Return whether an input encoding depends on neighbouring tokens."""
         return any(encoding.embed_window > 1 for _, encoding in self.encodings_of_inputs())
 
     def encodings_of_inputs(self) -> Iterator[tuple[int, PositionEncoding]]:

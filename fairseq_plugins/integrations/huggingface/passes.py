@@ -95,7 +95,7 @@ class ForwardPass:
         padded = self.padding_mask is not None
         if encoding.embed_window > 1 and (padded or self.states is not None):
             kept = StateLayer(croppable=False) if self.states is None else self.states[-1]
-            return self._embed_behind(encoding, kept, x, tokens)
+            return self._embed_neighbours(encoding, kept, x, tokens)
         lengths = torch.full((x.size(0),), x.size(1), device=x.device)
         if self.padding_mask is not None:
             lengths = (~self.padding_mask).sum(1)
@@ -112,10 +112,10 @@ class ForwardPass:
         embedded = encoding.embed(apart, self.positions, lengths=documents.lengths, tokens=tokens)
         return documents.together(embedded)
 
-    def _embed_behind(
+    def _embed_neighbours(
         self, encoding: PositionEncoding, kept: StateLayer, x: Tensor, tokens: Tensor | None
     ) -> Tensor:
-        """Encode with the inputs of earlier tokens that the encoding depends on, cached or not."""
+        """Encode with the neighbouring tokens that the encoding depends on, cached or not."""
         length, positions = x.size(1), self.positions.expand(x.size(0), -1)
         padding = self.padding_mask
         now = {"x": x, "positions": positions}
