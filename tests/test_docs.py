@@ -158,6 +158,8 @@ def test_the_readme_counts_claims_as_their_page_does() -> None:
     page = (ROOT / "results" / "claims.md").read_text(encoding="utf-8")
     ties = len(re.findall(r"\*\*confirmed\*\*[^|]*; a tie on the table's page", page))
     assert ties == 8 and "eight confirmed claims are such ties" in README
+    left = re.search(r"would leave (\d+) of (\d+) confirmed", page)
+    assert left and f"over all claims\nleaves {left[1]} of {left[2]}." in README
 
 
 def test_the_readmes_speeds_are_those_of_the_normalizer_that_it_names() -> None:

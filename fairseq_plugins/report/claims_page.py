@@ -17,6 +17,7 @@ from fairseq_plugins.report.differences import interval, probability
 from fairseq_plugins.statistics.claims import (
     Verdicts,
     best_verdicts,
+    count_corrected,
     drop_not_run,
     printed,
     smaller_than_printed,
@@ -99,7 +100,7 @@ def render_claims(
     lines = [[name, *(str(count[word]) for word in _COUNTED)] for name, count in counts.items()]
     result = [
         markdown_table(["scale", *_COUNTED], lines, left=1),
-        bullets([BY_CHANCE, LARGEST, *LEGEND]),
+        bullets([by_chance(best.values()), LARGEST, *LEGEND]),
         *_PICTURE,
     ]
     sections = []
@@ -166,10 +167,26 @@ LEGEND = (
     "second side; `r`: a correlation; `x`: a speed relative to Base. *Contradicts it*: the paper's "
     "own numbers contradict the claim of its text.",
 )
-BY_CHANCE = (
-    "Nothing corrects for the number of claims. An interval leaves 2.5 % on either side: of forty "
-    "claims without any effect, one is expected to be confirmed by chance, and one contradicted."
-)
+
+
+def by_chance(best: Iterable[Verdict]) -> str:
+    """State what is due to chance among the verdicts, and what a correction for all would leave."""
+    tested, left = count_corrected(best)
+    text = (
+        "Verdicts are not corrected for the number of claims. An interval leaves 2.5 % on either "
+        "side: of forty claims without any effect, one is expected to be confirmed by chance, and "
+        "one contradicted."
+    )
+    if not tested:
+        return text
+    kept = (f"{left[w]} of {tested[w]} {w}" for w in (Word.CONFIRMED, Word.CONTRADICTED))
+    return (
+        f"{text} Holm's correction over all {tested.total()} p-values would leave "
+        f"{' and '.join(kept)} claims; with three seeds it asks for differences of some forty "
+        "standard errors."
+    )
+
+
 _METHOD = (
     "Intervals are over the seeds that all rows of a claim share; with fewer than three, they use "
     "the standard deviation between seeds, pooled over the rows of the table. Two lengths are "

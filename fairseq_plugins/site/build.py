@@ -18,7 +18,7 @@ from fairseq_plugins.encodings import ENCODINGS
 from fairseq_plugins.papers.bert_correlations import PROPERTIES, TABLES
 from fairseq_plugins.report.baselines import baselines_section
 from fairseq_plugins.report.captions import caption
-from fairseq_plugins.report.claims_page import BY_CHANCE, LARGEST, LEGEND
+from fairseq_plugins.report.claims_page import LARGEST, LEGEND, by_chance
 from fairseq_plugins.report.correlations import Correlations
 from fairseq_plugins.report.render import comparisons
 from fairseq_plugins.site import charts, markdown
@@ -140,7 +140,7 @@ def _claims(site: Site) -> None:
         "claims.html",
         views=views,
         counts={word: shown[word] for word in Word},
-        legend=[BY_CHANCE, LARGEST, *LEGEND],
+        legend=[by_chance(view.best.verdict for view in views), LARGEST, *LEGEND],
         scales=list(dict.fromkeys(one.scale for view in views for one in view.shown)),
         left_out=[(one, text) for one in site.evidence.tables for text in one.left_out],
         lost=site.evidence.left_out,

@@ -112,11 +112,8 @@ def _judged(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> J
 
 
 def p_text(claim: Claim, estimate: Estimate) -> str:
-    """Format p; a claim about each of several pairs is tested against its threshold."""
-    by_pair = isinstance(claim.evidence, Comparison) and (
-        claim.evidence.of_every or claim.evidence.of_most
-    )
-    value = "the threshold" if by_pair and begins_at(claim.evidence) else "no effect"
+    """Format p, of the threshold at which a claim begins to hold."""
+    value = "the threshold" if begins_at(claim.evidence) else "no effect"
     return f"{probability(estimate.p)} for {value}"
 
 

@@ -1,14 +1,15 @@
 """Printed effects of the papers' claims, beside the measured ones."""
 
 import functools
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fairseq_plugins.papers import SCALE_NAMES, TABLES
 from fairseq_plugins.papers.bert_correlations import PRINTED
 from fairseq_plugins.papers.claims import Claim, Computed, Correlation, Speed
 from fairseq_plugins.statistics.comparisons import Cells, printed_cells
-from fairseq_plugins.statistics.inference import sample_mean
+from fairseq_plugins.statistics.inference import correct_all, sample_mean
 from fairseq_plugins.statistics.scale_results import ScaleResults
 from fairseq_plugins.statistics.verdicts import Verdict, Word, begins_at, judge
 
@@ -42,6 +43,15 @@ def _rank(verdict: Verdict) -> int:
     if verdict.word == Word.UNTESTED:
         return 2
     return 1 if verdict.word == Word.UNDECIDED and not verdict.has_interval else 3
+
+
+def count_corrected(verdicts: Iterable[Verdict]) -> tuple[Counter[Word], Counter[Word]]:
+    """Count verdicts with a p-value, all and those significant after Holm's correction over all."""
+    tested = {i: (one.word, one.estimate) for i, one in enumerate(verdicts) if one.estimate}
+    tested = {i: one for i, one in tested.items() if one[1].p is not None}
+    corrected = correct_all({i: estimate for i, (_, estimate) in tested.items()})
+    left = (tested[i][0] for i, estimate in corrected.items() if estimate.is_significant)
+    return Counter(word for word, _ in tested.values()), Counter(left)
 
 
 def drop_not_run(verdicts: Verdicts) -> dict[str, dict[str, Verdict]]:

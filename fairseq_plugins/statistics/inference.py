@@ -126,6 +126,14 @@ def above(row: Seeds, value: float, spread: Spread | None = None) -> Estimate:
     return _of_spread(float(np.mean(values)) - value, 1 / len(values), spread)
 
 
+def against(estimate: Estimate, value: float) -> Estimate:
+    """Return the estimate of a t-test with the p-value of its distance from `value`, not from 0."""
+    if estimate.high is None or not estimate.freedom:
+        return estimate
+    error = (estimate.high - estimate.effect) / _margin(estimate.freedom)
+    return replace(estimate, p=_p_value(estimate.effect - value, error, estimate.freedom))
+
+
 def enough_seeds(estimate: Estimate, value: float = 0.0) -> int | None:
     """Estimate how many seeds would separate the effect from `value`, at the same deviation.
 
@@ -232,10 +240,13 @@ def _of_error(effect: float, error: float, freedom: int, seeds: int = 0) -> Esti
     It uses SciPy's special functions: SciPy's distributions and tests take milliseconds for each
     of the ten thousand differences on all pages.
     """
-    half = _margin(freedom) * error
-    score = abs(effect) / error if error else np.inf  # squares of tiny differences are zero
-    p = 2 * float(special.stdtr(freedom, -score))
+    half, p = _margin(freedom) * error, _p_value(effect, error, freedom)
     return Estimate(effect, effect - half, effect + half, p, seeds, freedom=freedom)
+
+
+def _p_value(effect: float, error: float, freedom: int) -> float:
+    score = abs(effect) / error if error else np.inf  # squares of tiny differences are zero
+    return 2 * float(special.stdtr(freedom, -score))
 
 
 def _margin(freedom: int, confidence: float = CONFIDENCE) -> float:

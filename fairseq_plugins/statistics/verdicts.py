@@ -25,6 +25,7 @@ from fairseq_plugins.statistics.inference import (
     SIGNIFICANT,
     Estimate,
     above,
+    against,
     correct_all,
     difference,
     enough_seeds,
@@ -51,7 +52,8 @@ class Verdict:
     """The verdict on a claim, with the effect that decides it."""
 
     word: Word
-    # Of several comparisons the least favourable, or that which contradicts; None if not run.
+    # Of several comparisons the least favourable, or that which contradicts; None if not run. Its
+    # p-value is of the threshold at which the claim begins to hold.
     estimate: Estimate | None = None
     unit: str = ""  # of the effect: "%" for ratios, "r" for correlations, "x" for speed
     digits: int = 2
@@ -198,10 +200,12 @@ def _comparison(evidence: Comparison, numbers: ScaleResults) -> Verdict:
         assert verdict.estimate is not None
         return replace(verdict, estimate=verdict.estimate.mapped(lambda x: x + begins))
     within = bool(evidence.second_metric)
-    paired = found = above(first[0], 0.0, spread) if within else difference(first, second, spread)
-    unit = ""
+    paired = above(first[0], 0.0, spread) if within else difference(first, second, spread)
     if evidence.relative:
-        found, unit, begins = paired.mapped(lambda x: 100 * expm1(x)), "%", log1p(begins / 100)
+        begins = log1p(begins / 100)
+    found, unit = against(paired, begins), ""
+    if evidence.relative:
+        found, unit = found.mapped(lambda x: 100 * expm1(x)), "%"
     word = word_of(found, evidence.claimed, evidence.by)
     enough = enough_seeds(paired, begins) if word == Word.UNDECIDED else None
     digits = _digits(evidence.table, metric)
@@ -242,14 +246,19 @@ def _of_several(
 
     wrong = [one for one in each if one.is_significant and sign * one.effect < 0]
     if len(wrong) > exceptions:
-        return Verdict(Word.CONTRADICTED, deciding(wrong), "", digits)
+        reversed_one = deciding(wrong)
+        estimate = replace(reversed_one, p=reversed_one.adjusted)
+        return Verdict(Word.CONTRADICTED, estimate, "", digits)
     unsure = [one for one in each if one.p is None or one.p >= level or sign * one.effect < 0]
     if len(unsure) > exceptions:
         counts = sorted(count for one in unsure if (count := enough_seeds(one)) is not None)
         needed = len(unsure) - exceptions
         enough = counts[needed - 1] if len(counts) >= needed else None
         return Verdict(Word.UNDECIDED, deciding(unsure), "", digits, enough=enough)
-    return Verdict(Word.CONFIRMED, deciding([*each]), "", digits)
+    weakest = deciding([*each])
+    assert weakest.p is not None, "an estimate without p is unsure"
+    estimate = replace(weakest, p=weakest.p * (exceptions + 1))
+    return Verdict(Word.CONFIRMED, estimate, "", digits)
 
 
 def _correlation(evidence: Correlation, numbers: ScaleResults) -> Verdict:
@@ -278,8 +287,7 @@ def _speed(evidence: Speed, numbers: ScaleResults) -> Verdict:
     if missing:
         return Verdict(Word.NOT_RUN, missing=missing)
     of_types = sample_mean([fmean(found[row].values()) for row in evidence.rows])
-    # The interval is over types, not seeds, and p would be of the speed 0.
-    speed = replace(of_types, p=None, seeds=0)
+    speed = replace(against(of_types, evidence.at_least), seeds=0)  # over types, not seeds
     return Verdict(word_of(speed, "above", evidence.at_least), speed, "x", 3)
 
 

@@ -39,6 +39,14 @@ def test_claims_that_two_looks_leave_undecided_have_the_p_of_their_note():
     assert all(f"{claim['verdicts']['mini']['p']:.3f}" in TWO_LOOKS for claim in found)
 
 
+def test_what_an_interval_decides_its_p_value_decides():
+    content = (CONFIGS.parent / "results/claims.json").read_text(encoding="utf-8")
+    verdicts = [one for claim in json.loads(content) for one in claim["verdicts"].values()]
+    decided = [one for one in verdicts if one["verdict"] in ("confirmed", "contradicted")]
+    tested = [one["p"] for one in decided if one.get("p") is not None]
+    assert len(tested) > 50 and max(tested) < 0.05
+
+
 @pytest.mark.parametrize("check", CHECKS)
 def test_every_computation_is_a_claim_and_holds(check):
     assert CHECKS[check]().holds

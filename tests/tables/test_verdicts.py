@@ -3,6 +3,7 @@
 import json
 import logging
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,8 @@ from fairseq_plugins.papers.claims import (
     Speed,
     Threshold,
 )
-from fairseq_plugins.report.claims_page import as_data, effect_text, render_claims
-from fairseq_plugins.statistics.claims import best_verdicts, drop_not_run, printed
+from fairseq_plugins.report.claims_page import as_data, by_chance, effect_text, render_claims
+from fairseq_plugins.statistics.claims import best_verdicts, count_corrected, drop_not_run, printed
 from fairseq_plugins.statistics.inference import Estimate
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.scale_results import ScaleResults
@@ -118,6 +119,33 @@ def test_what_is_undecided_may_be_surely_smaller_than_the_papers(apart, smaller)
     assert f"| `mini` | 0 | 0 | 0 | 1 | {int(smaller)} | 0 | 0 | 0 |" in page
     (data,) = as_data((claim(below()),), {"mini": {"one": verdict}})
     assert data["verdicts"]["mini"]["smaller_than_printed"] is smaller
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_p_is_of_the_threshold_that_the_claim_names(relative):
+    rows = numbers(base=(60.0, 61.0, 62.0), rope=(58.0, 59.1, 60.1))
+    at = partial(below, relative=relative)
+    effect = judge(claim(at()), rows).estimate
+    shift = -effect.effect
+    assert effect.p < 0.01
+    assert judge(claim(at(by=shift)), rows).estimate.p == pytest.approx(1.0)
+    edge = judge(claim(at(by=-effect.high)), rows).estimate
+    assert edge.p == pytest.approx(0.05) and edge.low == effect.low
+
+
+def test_a_correction_over_all_claims_counts_those_that_it_leaves():
+    def of(word, p):
+        return Verdict(word, Estimate(1.0, 0.5, 1.5, p))
+
+    verdicts = [
+        *(of(Word.CONFIRMED, 1e-4), of(Word.CONFIRMED, 0.03), of(Word.CONTRADICTED, 1e-5)),
+        *(of(Word.UNDECIDED, 0.5), Verdict(Word.CONFIRMED, found="a computation")),
+    ]
+    tested, left = count_corrected(verdicts)
+    assert tested == {Word.CONFIRMED: 2, Word.CONTRADICTED: 1, Word.UNDECIDED: 1}
+    assert left == {Word.CONFIRMED: 1, Word.CONTRADICTED: 1}
+    assert "over all 4 p-values would leave 1 of 2 confirmed and 1 of 1 con" in by_chance(verdicts)
+    assert "Holm" not in by_chance([Verdict(Word.NOT_RUN)])
 
 
 def test_single_seeds_decide_nothing_without_a_spread():
@@ -225,7 +253,7 @@ def test_speeds_are_judged_on_average():
     assert word(speed, timed(0.8, 0.95, 1.0)) == "undecided"
     assert word(speed, timed(0.97, 0.99)) == "not run"
     estimate = judge(claim(speed), timed(0.97, 0.99, 0.96)).estimate
-    assert (estimate.p, estimate.seeds) == (None, 0), "no p of being 0, and types are no seeds"
+    assert 0.01 < estimate.p < 0.05 and estimate.seeds == 0, "types are no seeds"
     page = render_claims(
         (claim(speed),), {"a-cpu": {"one": judge(claim(speed), timed(0.97, 0.99, 0.96))}}
     ).markdown()
