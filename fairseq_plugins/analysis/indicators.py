@@ -107,6 +107,26 @@ def measure(weights: Tensor, num_bos: int = 1, num_eos: int = 1) -> dict[str, fl
     return {name: value if math.isfinite(value) else None for name, value in found.items()}
 
 
+def measure_by_offset(weights: Tensor) -> dict[str, list[float | None]]:
+    """Compute the indicators of Figure 5 for growing ranges of offsets.
+
+    Args:
+        weights: (T, T).
+
+    Returns:
+        ``offsets``, the largest offset of each range; and for each of them ``monotonicity`` and
+        ``direction_balance``, None where it is undefined or infinite.
+    """
+    length = _length(weights)
+    offsets = sorted({*range(1, min(NEAR, length)), *range(NEAR, length, 4), length - 1})
+    ratios = (direction_balance(weights, offset) for offset in offsets)
+    return {
+        "offsets": [*offsets],
+        "monotonicity": [monotonicity(weights, offset + 1) for offset in offsets],
+        "direction_balance": [ratio if math.isfinite(ratio) else None for ratio in ratios],
+    }
+
+
 def infinite(weights: Tensor) -> list[str]:
     """List the infinite columns: the direction balance of a causal model, as in Table 7."""
     return ["direction_balance"] if math.isinf(direction_balance(weights)) else []

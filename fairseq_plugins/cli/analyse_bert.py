@@ -18,14 +18,14 @@ from fairseq_plugins.common.errors import OptionError, checkpoint_given_by
 from fairseq_plugins.common.option_types import new_file
 from fairseq_plugins.common.root import ROOT, data_folder, from_root
 from fairseq_plugins.data.options import check_at_least, check_folder
-from fairseq_plugins.papers import SCALE_NAMES, TABLES
+from fairseq_plugins.papers import PUBLISHED, SCALE_NAMES, TABLES
 from fairseq_plugins.papers.bert import SEEDS
 from fairseq_plugins.records.runs import Run, Study
 
 if TYPE_CHECKING:
     from fairseq_plugins.papers.bert_figures import Model
 
-SCALE = "mini"
+SCALE = PUBLISHED  # of figure 5, unless --scale is given
 NUMBERS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 11)
 NEEDS = "scripts/bert_table2.sh, bert_table3.sh and bert_table4.sh"  # of Table 5
 OF_RESULTS = 5
@@ -102,7 +102,7 @@ def add_figure(commands: Any) -> None:
     text = "number of words to average over (default: 100, as in Appendix J)"
     add("--words", type=int, metavar="N", help=text)
     text = "use the tables' models in checkpoints/ at this scale, in place of --checkpoint; for "
-    text += "figure 5 their results (default there: mini)"
+    text += f"figure 5 their results (default there: {SCALE})"
     add("--scale", choices=SCALE_NAMES, help=text)
     add_seed_and_device(command)
     text = "draw the maps of this figure in results/ again from their JSON, which needs no model"
@@ -321,13 +321,13 @@ def _of_results(scale: str) -> tuple[str, str, Any]:
     from fairseq_plugins.report.correlation_by_offset import (
         draw_by_offset,
         measure_by_offset,
-        read_weights,
+        read_properties,
     )
     from fairseq_plugins.statistics.table_results import read_numbers
 
     found = read_numbers(ROOT, TABLES, scale).get(scale)
     cells = {} if found is None else found.cells
-    made = draw_by_offset(measure_by_offset(read_weights(ROOT, scale), cells), cells, scale)
+    made = draw_by_offset(measure_by_offset(read_properties(ROOT, scale), cells))
     paper = (
         "monotonicity within 20 to 55 offsets correlates most with span prediction, by more than "
         "0.9, and with some tasks of classification the other way round; direction balance "

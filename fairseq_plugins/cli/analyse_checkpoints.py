@@ -195,7 +195,7 @@ def _identical_words(args: argparse.Namespace) -> None:
 
     from fairseq_plugins.analysis.figure_files import draw_panels
     from fairseq_plugins.analysis.identical_words import probe
-    from fairseq_plugins.analysis.indicators import infinite, measure
+    from fairseq_plugins.analysis.indicators import infinite, measure, measure_by_offset
     from fairseq_plugins.analysis.loaded_stacks import load_stack
     from fairseq_plugins.analysis.probe_figures import pair_maps
 
@@ -210,4 +210,6 @@ def _identical_words(args: argparse.Namespace) -> None:
             np.save(file, found.weights.float().numpy())
     facts = {"words": found.words, "length": len(found.weights), "model": loaded.family}
     metrics = measure(found.weights, loaded.num_bos, loaded.num_eos)
-    print(json.dumps({"metrics": metrics, "infinite": infinite(found.weights), **facts}))
+    by_offset = measure_by_offset(found.weights)
+    undefined = infinite(found.weights)
+    print(json.dumps({"metrics": metrics, "by_offset": by_offset, "infinite": undefined, **facts}))

@@ -28,6 +28,8 @@ class Properties(StartedMetrics):
     direction_balance: NotNegative | None
     words: Count
     length: Count
+    # `analysis.indicators.measure_by_offset`, for Figure 5; None in results of earlier versions.
+    by_offset: dict[str, list[float | None]] | None = None
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class IdenticalWords(Experiment):
     """Properties of the attention of another table's model of the same row and seed.
 
     The seed also draws the words. Metrics: those of `analysis.indicators.measure`, the number of
-    `words`, and the `length` of the sentences.
+    `words`, the `length` of the sentences, and `by_offset`.
     """
 
     trains = False
@@ -56,11 +58,14 @@ class IdenticalWords(Experiment):
 
         def read(log: Path) -> Metrics:
             output = logs.read_json(log)
-            rounded = {
-                name: None if value is None else float(f"{value:.6g}")
-                for name, value in output["metrics"].items()
+            by_offset = {
+                name: [*map(_rounded, values)] for name, values in output["by_offset"].items()
             }
-            return {**rounded, "words": output["words"], "length": output["length"]}
+            return {
+                **{name: _rounded(value) for name, value in output["metrics"].items()},
+                **{name: output[name] for name in ("words", "length")},
+                "by_offset": by_offset,
+            }
 
         return [Step("identical_words.log", command, read)]
 
@@ -75,6 +80,10 @@ class IdenticalWords(Experiment):
             "own model, which continues the training of one model that all rows and seeds start "
             "from."
         ]
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")
 
 
 IDENTICAL_WORDS = BERT_CONTINUED.measured_by(

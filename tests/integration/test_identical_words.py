@@ -124,7 +124,7 @@ def test_figure_9_names_the_model_that_hides_keys(
             ["1", *["--checkpoint", "a=x.pt"] * 2, "--data", "d"],
             "--checkpoint must have a LABEL of its own",
         ),
-        (["5", "--scale", "paper"], "figure 5 needs the weights of at least 4 rows"),
+        (["5", "--scale", "paper"], "figure 5 needs properties by offset of at least 4 rows"),
     ],
 )
 def test_figures_that_cannot_be_made_say_why(

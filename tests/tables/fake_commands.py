@@ -39,7 +39,9 @@ class FakeCommands:
             np.save(self.root / words[words.index("--output") + 1], np.tri(9))
             metrics = dict.fromkeys(c.metric for c in BERT_PROPERTIES_TABLE.columns)
             numbers = {**metrics, **dict(self.scores), "direction_balance": 1.25}
-            log.write_text(json.dumps({"metrics": numbers, "words": 300, "length": 64}))
+            by_offset = {"offsets": [1, 2], "monotonicity": [0.01234567, None]}
+            output = {"metrics": numbers, "by_offset": by_offset, "words": 300, "length": 64}
+            log.write_text(json.dumps(output))
         elif words[0] == "evaluate":
             log.write_text(json.dumps({"exact": 60.0, "f1": 70.0, "total": 9}, indent=2))
         return 0

@@ -1,18 +1,20 @@
 """Figure 5 of the BERT paper: correlations by range of offsets."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from fairseq_plugins.analysis.indicators import direction_balance, monotonicity
-from fairseq_plugins.experiments.identical_words import PATTERN
+from fairseq_plugins.analysis.indicators import measure_by_offset as by_offset
 from fairseq_plugins.papers.bert_correlations import ROWS
-from fairseq_plugins.records.runs import Run
+from fairseq_plugins.report import correlation_by_offset
 from fairseq_plugins.report.correlation_by_offset import (
     correlate_by_offset,
     draw_by_offset,
     measure_by_offset,
-    read_weights,
+    read_properties,
 )
 
 
@@ -22,67 +24,71 @@ def weights(count: int, length: int = 24) -> dict[str, torch.Tensor]:
     return dict(zip(ROWS, made, strict=False))
 
 
-def test_a_correlation_for_every_reach() -> None:
-    found = weights(5)
-    performance = {row: float(i * i) for i, row in enumerate(found)}
-    values = correlate_by_offset(found, performance, [1, 4, 23], direction_balance)
-    for reach, value in zip([1, 4, 23], values, strict=True):
-        own = [direction_balance(one, reach) for one in found.values()]
-        expected = np.corrcoef(own, list(performance.values()))[0, 1]
-        assert value == pytest.approx(expected)
-    same = dict.fromkeys(found, 1.0)
-    assert correlate_by_offset(found, same, [3], direction_balance) == [None]
-    few = {row: performance[row] for row in list(found)[:3]}
-    assert correlate_by_offset(found, few, [3], direction_balance) == [None]
+def test_a_property_for_every_range_of_offsets() -> None:
+    """ "First 20 offsets" counts the query's own, and so has one element more."""
+    (one,) = weights(1).values()
+    found = by_offset(one)
+    assert found["offsets"] == [*range(1, 21), 23]
+    at = found["offsets"].index
+    assert found["monotonicity"][at(19)] == monotonicity(one, 20)
+    assert found["monotonicity"][-1] == monotonicity(one)
+    assert found["direction_balance"][at(20)] == direction_balance(one)
+    causal = by_offset(one.tril())
+    assert set(causal["direction_balance"]) == {None}, "infinite"
 
 
-def test_monotonicity_within_a_reach_has_one_element_more() -> None:
-    """ "First 20 offsets" counts the query's own."""
-    found = weights(4)
-    cells = {"bert_table3": {(r, "vanilla"): {"CoLA": {1: len(r) * 1.0}} for r in found}}
-    numbers = measure_by_offset(found, cells)
-    place = numbers["reaches"].index(19)
-    own = [monotonicity(one, 20) for one in found.values()]
-    expected = np.corrcoef(own, [len(r) for r in found])[0, 1]
-    assert numbers["monotonicity, CoLA"][place] == pytest.approx(expected)
-    assert numbers["monotonicity, v1_exact"][place] is None
-    assert numbers["reaches"][-1] == 23
+def test_a_correlation_for_every_range() -> None:
+    drawn = np.random.default_rng(1).normal(size=(5, 3))
+    properties = {row: [*map(float, one)] for row, one in zip(ROWS, drawn, strict=False)}
+    performance = {row: float(i * i) for i, row in enumerate(properties)}
+    found = correlate_by_offset(properties, performance)
+    expected = [np.corrcoef(column, list(performance.values()))[0, 1] for column in drawn.T]
+    assert found == pytest.approx(expected)
+    assert correlate_by_offset(properties, dict.fromkeys(properties, 1.0)) == [None] * 3
+    few = dict(list(performance.items())[:3])
+    assert correlate_by_offset(properties, few) == [None] * 3
+    properties[ROWS[0]][1] = properties[ROWS[1]][1] = None
+    first, undefined, _ = correlate_by_offset(properties, performance)
+    assert first is not None and undefined is None
 
 
-def test_weights_are_those_of_the_runs(tmp_path) -> None:
-    for row, one in weights(2).items():
-        path = tmp_path / Run("bert_table2", "mini", row, "vanilla", 1).folder / PATTERN
-        path.parent.mkdir(parents=True)
-        np.save(path, one.float().numpy())
-    found = read_weights(tmp_path, "mini")
-    assert list(found) == list(ROWS[:2])
-    with pytest.raises(ValueError, match="the weights of at least 4 rows"):
-        measure_by_offset(found, {})
+@pytest.mark.parametrize(("scale", "means"), [("published", True), ("mini", False)])
+def test_properties_are_those_of_the_fine_tuned_models(monkeypatch, scale, means) -> None:
+    """Each seed fine-tunes its own model at `published`, all that of seed 1 elsewhere."""
+
+    def result(row, seed, value):
+        known = {"offsets": [1, 2], "monotonicity": [value, 0.5], "direction_balance": [2.0, None]}
+        metrics = {"by_offset": known if value else None}
+        return {"row": row, "attention": "vanilla", "seed": seed, "metrics": metrics}
+
+    shown = [result("learned", 1, 0.25), result("learned", 2, 0.75), result("sinusoidal", 1, 0)]
+
+    class Folder:
+        def __init__(self, root, table, known):
+            assert known.name == scale
+
+        def read(self):
+            return type("Read", (), {"shown": shown})
+
+    monkeypatch.setattr(correlation_by_offset, "TableFolder", Folder)
+    (found,) = read_properties(Path(), scale).values()
+    assert found["offsets"] == [1, 2]
+    assert found["monotonicity"] == [0.5 if means else 0.25, 0.5]
+    assert found["direction_balance"] == [2.0, None]
 
 
-def test_table_5_is_beside_what_these_weights_give() -> None:
-    found = weights(5)
-    seconds = {row: float(len(row)) for row in found}
-    cells = {
-        "bert_table2": {
-            (row, "vanilla"): {
-                "monotonicity": {1: -seconds[row]},
-                "monotonicity_20": {1: monotonicity(one, 20)},
-                "direction_balance": {1: direction_balance(one)},
-            }
-            for row, one in found.items()
-        },
-        "bert_table3": {(row, "vanilla"): {"SST-2": {1: seconds[row]}} for row in found},
-    }
-    made = draw_by_offset(measure_by_offset(found, cells), cells, "mini")
-    lines = made.paragraphs[-1].splitlines()
-    assert lines[0] == "| figure / Table 5 | SST-2 |"
-    whole, *same = (line.split("|")[2].strip().split(" / ") for line in lines[2:])
-    assert whole[1] == "-1.00" != whole[0]
-    assert all(figure == table for figure, table in same)  # of one seed and the same weights
+def test_the_figure_is_of_the_tasks_with_results() -> None:
+    properties = {row: by_offset(one) for row, one in weights(5).items()}
+    cells = {"bert_table3": {(r, "vanilla"): {"SST-2": {1: len(r) * 1.0}} for r in properties}}
+    numbers = measure_by_offset(properties, cells)
+    assert [key for key in numbers if "," in key] == [
+        "monotonicity, SST-2",
+        "direction balance, SST-2",
+    ]
+    made = draw_by_offset(numbers)
+    assert "| monotonicity | SST-2 |" in made.paragraphs[1]
     assert "Direction balance" in made.agreement
-    # As where the runs of Tables 3 and 4 were taken out of the results.
-    del cells["bert_table3"]
-    left = draw_by_offset(made.numbers, cells, "mini")
-    assert "not among the results" in left.agreement.partition(": so for")[0]
-    assert not any("figure / Table 5" in part or "weights" in part for part in left.paragraphs)
+    with pytest.raises(ValueError, match="there are 5 such rows, and results of 0 tasks"):
+        measure_by_offset(properties, {})
+    with pytest.raises(ValueError, match=r"at least 4 rows.*there are 3 such rows"):
+        measure_by_offset(dict(list(properties.items())[:3]), cells)

@@ -150,6 +150,7 @@ def test_what_is_only_measured_takes_the_checkpoint_of_the_row(place):
     result = read(place / run.result)
     assert result["metrics"]["monotonicity_20"] == 0.0123457
     assert result["metrics"]["translation_invariance"] is None
+    assert result["metrics"]["by_offset"]["monotonicity"] == [0.0123457, None]
     assert result["metrics"]["train_seconds"] == 0
     assert [*result["config"]["trainings"]] == ["pretraining", "continued"]
     assert [command.split()[0] for command in result["command"]] == [
