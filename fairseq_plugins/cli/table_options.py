@@ -109,6 +109,9 @@ def _add_cells(parser: Parser, table: Table) -> None:
         text = "lengths to evaluate, in multiples of the training length; done ones stay "
         text += f"(default: {','.join(f'{factor}x' for factor in table.lengths)})"
         add("--lengths", type=factors, default=(), metavar="1x,2x", help=text)
+    if table.average_of:
+        text = "fine-tune the tasks that finished runs lack; their other scores stay"
+        add("--missing-tasks", action="store_true", help=text)
     if table.may_start_published:
         text = "start from a published model, a checkpoint that `fairseq-pe prepare start` or "
         text += "`fairseq-pe convert` makes (default at scale published: "

@@ -114,6 +114,8 @@ def _check_options(args: argparse.Namespace, root: Path, *, is_paper: bool) -> N
     for other in ("force", "slurm"):
         if args.missing_checkpoints and getattr(args, other):
             raise OptionError(f"`--missing-checkpoints` must be left out with `--{other}`.")
+    if args.force and getattr(args, "missing_tasks", False):
+        raise OptionError("`--missing-tasks` must be left out with `--force`.")
     if args.log and not any(map(is_installed, _TRACKERS[args.log])):
         raise OptionError(
             f"`--log {args.log}` needs {_TRACKERS[args.log][0]}, which is not installed; "

@@ -136,6 +136,19 @@ class Experiment:
         """Return the experiment that also measures the metrics that a finished run has."""
         return self
 
+    def with_missing_tasks(self, scale: str) -> Self:
+        """Return the experiment whose results must have the scores of all tasks of a scale.
+
+        For tables with an average over tasks.
+
+        Raises ValueError: results at that scale cannot be completed.
+        """
+        raise NotImplementedError
+
+    def recorded(self, training: str) -> Metrics | None:
+        """Return the metrics of a training by an earlier result of the run; None to train it."""
+        return None
+
     def stacks(self, model: Mapping[str, Any]) -> list[Stack]:
         """Return the stacks of a composed model."""
         return [self._stack(model, side) for side in self.sides]
@@ -225,3 +238,12 @@ def unigram_baselines(data: DataDescription, splits: Iterable[str]) -> dict[str,
             baselines[f"{split}_ppl"] = {"unigram": value}
             baselines[f"{split}_loss"] = {"unigram": log2(value)}
     return baselines
+
+
+def merged(one: Metrics, other: Metrics) -> Metrics:
+    """Merge metrics, and dictionaries that both have."""
+    merged = {**one, **other}
+    for key in one.keys() & other.keys():
+        if isinstance(one[key], dict) and isinstance(other[key], dict):
+            merged[key] = {**one[key], **other[key]}
+    return merged

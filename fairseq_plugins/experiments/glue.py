@@ -7,12 +7,10 @@ part (Appendix E). WNLI is in no average (Appendix E), and LRPE does not have it
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Self, TypeVar
-
-from pydantic import ConfigDict, model_validator
 
 from fairseq_plugins.common.data_commands import COMMANDS
 from fairseq_plugins.common.dictionaries import check_same_dictionary
@@ -23,7 +21,9 @@ from fairseq_plugins.experiments.glue_columns import (
     LRPE_RATES,
     LRPE_SOURCES,
     Source,
+    recorded_scores,
 )
+from fairseq_plugins.experiments.glue_scores import Scores
 from fairseq_plugins.experiments.training import InitialCheckpoint, Training, Variant
 from fairseq_plugins.glue.tasks import GLUE, HELD_OUT, TOY_GLUE, GlueTask
 from fairseq_plugins.papers import PUBLISHED
@@ -32,54 +32,11 @@ from fairseq_plugins.papers.lrpe import TABLE_3
 from fairseq_plugins.papers.tables import AVERAGE, Table
 from fairseq_plugins.records import logs
 from fairseq_plugins.records.data import DataDescription, Numbers, SplitSizes
-from fairseq_plugins.records.metrics import Correlation, NotNegative, StartedMetrics
 from fairseq_plugins.records.recipe import trainings_of
 from fairseq_plugins.records.runs import Run
 
 D = TypeVar("D", Numbers, SplitSizes)
 MOST_SEEN = 10  # per cent of development examples seen in training; larger shares get a note
-
-
-class Scores(StartedMetrics):
-    """Scores in per cent; extra metrics are the paper's columns for which there is data."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Correlation]
-    average: Correlation
-    averaged: list[str]
-    replaced: list[str]
-    learning_rates: dict[str, NotNegative]
-    tried: dict[str, Correlation]
-
-    @classmethod
-    def comparable(cls, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the results with averages and baselines over the tasks that all of them have."""
-        listed = [result["metrics"]["averaged"] for result in results] or [[]]
-        common = [name for name in listed[0] if all(name in one for one in listed)]
-        if not common or all(one == common for one in listed):
-            return results
-        return [_averaged_over(common, result) for result in results]
-
-    @model_validator(mode="after")
-    def _average_agrees(self) -> Self:
-        columns = self.__pydantic_extra__
-        values = [columns[name] for name in self.averaged if name in columns]
-        if values and abs(fmean(values) - self.average) > 1e-4:  # the numbers are rounded
-            raise ValueError(f"average must be the mean of {', '.join(self.averaged)}")
-        return self
-
-
-def _averaged_over(labels: list[str], result: Mapping[str, Any]) -> dict[str, Any]:
-    metrics, data = result["metrics"], result["data"]
-    average = round(fmean(metrics[label] for label in labels), 4)
-    left_out = {*metrics["averaged"]} - {*labels}
-    recorded = data.get("floors") or {}
-    kept = {name: one for name, one in recorded.items() if Path(name).name not in left_out}
-    return {
-        **result,
-        "metrics": {**metrics, AVERAGE: average, "averaged": labels},
-        "data": {**data, "floors": kept},
-    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +52,8 @@ class Glue(Experiment):
     averaged: tuple[str, ...]  # columns of the average
     learning_rates: Mapping[str, tuple[float, ...]]  # by scale
     protocol: str = ""  # a file of configs/glue_protocol; empty: LRPE's, configs/glue/common.yaml
+    required: tuple[str, ...] = ()  # tasks that a result must have
+    earlier: Metrics | None = None  # of an earlier result of the run, whose scores stay
 
     def tasks(self, scale: str) -> list[GlueTask]:
         """Return the tasks of a scale."""
@@ -121,6 +80,34 @@ class Glue(Experiment):
         if training.config["dataset"]["valid_subset"] == HELD_OUT:
             own.append(HELD_OUT)
         return [_step(training, checkpoint, task, subset, run.seed, gpus) for subset in own]
+
+    def with_missing_tasks(self, scale: str) -> Self:
+        if len(self.learning_rates[scale]) > 1:
+            raise ValueError(
+                f"`--missing-tasks` must be left out at scale {scale}, where results do not keep "
+                "all scores that choose the learning rate."
+            )
+        return replace(self, required=tuple(task.name for task in self.tasks(scale)))
+
+    def lacks(self, metrics: Mapping[str, Any]) -> str:
+        present = {_task_of(name) for name in metrics["tried"]}
+        missing = [task for task in self.required if task not in present]
+        return f"it has no score of {', '.join(missing)} (others stay)" if missing else ""
+
+    def also_measuring(self, metrics: Mapping[str, Any]) -> Self:
+        return replace(self, earlier={**metrics}) if self.required else self
+
+    def recorded(self, training: str) -> Metrics | None:
+        if self.earlier is None or training not in self.earlier["tried"]:
+            return None
+        name = _task_of(training)
+        (first,) = (task.metrics[0] for task in (*GLUE, *TOY_GLUE) if task.name == name)
+        return {
+            "task": name,
+            "learning_rate": self.earlier["learning_rates"][name],
+            "first": first,
+            "subsets": recorded_scores(self.sources, self.earlier, training, name, first),
+        }
 
     def _is_wanted(self, task: str, subset: str, scale: str) -> bool:
         if scale == "toy" or subset == "valid":
@@ -257,6 +244,11 @@ class Glue(Experiment):
             "Share of development examples whose first sentence also occurs in the training set, "
             f"if above {MOST_SEEN} %: {by_task}."
         ]
+
+
+def _task_of(training: str) -> str:
+    """Return the task of a training, which is named by task and learning rate."""
+    return training.rpartition("-lr")[0]
 
 
 def _of_task(described: D, task: str) -> D:

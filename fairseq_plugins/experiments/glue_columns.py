@@ -1,6 +1,8 @@
 """Learning rates of GLUE's tables, and the task, metric and subset of each column."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fairseq_plugins.papers import PUBLISHED
 
@@ -62,3 +64,26 @@ BERT_SOURCES = {
     "STS-B": Source("STS-B", "spearman"),
     "WNLI": Source("WNLI"),
 }
+
+
+def recorded_scores(
+    sources: Mapping[str, Source], metrics: Mapping[str, Any], training: str, task: str, first: str
+) -> dict[str, dict[str, float]]:
+    """Return the scores of a training by subset and metric, from the metrics of a result.
+
+    Args:
+        sources: by column.
+        metrics: of the result, in which the task has one learning rate.
+        training: its name.
+        task: its task.
+        first: the metric of a task without a column.
+    """
+    scores: dict[str, dict[str, float]] = {}
+    for label, source in sources.items():
+        if source.task == task and label in metrics:
+            subset = source.instead if label in metrics["replaced"] else source.subset
+            scores.setdefault(subset, {})[source.metric] = metrics[label]
+    chosen_by = next((one.metric for one in sources.values() if one.task == task), first)
+    # The score as it was measured; those of columns are rounded.
+    scores.setdefault("valid", {})[chosen_by] = metrics["tried"][training]
+    return scores

@@ -42,6 +42,11 @@ def _is_time(text: str) -> str:
     return text
 
 
+_Commit = Annotated[str, Field(pattern=r"^([0-9a-f]{40}(-dirty)?|release [\w.+-]+|unknown)$")]
+_Sources = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+_Time = Annotated[str, AfterValidator(_is_time)]
+
+
 class _Dataset(Open):
     batch_size: PositiveInt | None = None
     max_tokens: PositiveInt | None = None
@@ -95,6 +100,20 @@ class StudySchema(Strict):
     data: str | None
 
 
+class EarlierSchema(Strict):
+    """Trainings of an earlier result of the run, and the circumstances of their measurements."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    trainings: list[str]
+    commit: _Commit
+    sources: _Sources | None = None
+    versions: _Versions
+    hardware: _Hardware
+    wall_seconds: NotNegative
+    finished_at: _Time
+
+
 class ResultSchema(Strict, Generic[M]):
     """A result with metrics `M`; its fields are in the order of the file."""
 
@@ -115,12 +134,13 @@ class ResultSchema(Strict, Generic[M]):
         BeforeValidator(lambda found: trainings_of(found) if isinstance(found, dict) else found),
     ]
     data: DataDescription
-    commit: Annotated[str, Field(pattern=r"^([0-9a-f]{40}(-dirty)?|release [\w.+-]+|unknown)$")]
-    sources: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None  # not in older results
+    commit: _Commit
+    sources: _Sources | None = None  # not in older results
     versions: _Versions
     hardware: _Hardware
     wall_seconds: NotNegative
-    finished_at: Annotated[str, AfterValidator(_is_time)]
+    finished_at: _Time
+    earlier: list[EarlierSchema] | None = None  # where later trainings completed the result
 
 
 def training_metrics(trainings: Sequence[TrainingLog], train_seconds: float) -> dict[str, Any]:
@@ -131,6 +151,27 @@ def training_metrics(trainings: Sequence[TrainingLog], train_seconds: float) -> 
         "updates": sum(log.updates or 0 for log in trainings) or None,
         "tokens_per_second": first.tokens_per_second,
         "parameters": first.parameters,
+    }
+
+
+def completed(earlier: Result, later: Result) -> Result:
+    """Return a later result of a run, which keeps the trainings of an earlier one.
+
+    Seconds, updates and curves are of all trainings; the circumstances of the earlier ones are in
+    ``earlier``.
+    """
+    metrics, before = later["metrics"], earlier["metrics"]
+    sums = {name: metrics[name] + before[name] for name in ("train_seconds", "updates")}
+    recorded = earlier.get("earlier") or []
+    known = {name for one in recorded for name in one["trainings"]}
+    kept = [name for name in before["tried"] if name not in known]
+    circumstances = {name: earlier[name] for name in EarlierSchema.model_fields if name in earlier}
+    curves = {**earlier.get("curves", {}), **later.get("curves", {})}
+    return {
+        **later,
+        "metrics": {**metrics, **sums},
+        "curves": curves,
+        "earlier": [*recorded, {"trainings": kept, **circumstances}],
     }
 
 

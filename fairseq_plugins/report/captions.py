@@ -248,7 +248,7 @@ def _starts(results: Sequence[Result]) -> list[str]:
 
 def _machine(results: Sequence[Result]) -> str:
     return (
-        f"Machine: {_distinct(results, _hardware)}; torch "
+        f"Machine: {_distinct(results, _machines)}; torch "
         f"{_distinct(results, lambda r: r['versions']['torch'])}, fairseq "
         f"{_distinct(results, lambda r: r['versions']['fairseq'])}."
     )
@@ -314,7 +314,12 @@ def _corpus(request: PreparationRequest, sizes: SplitSizes) -> str:
     return name
 
 
-def _hardware(result: Result) -> str:
+def _machines(result: Result) -> str:
+    parts = (*(result.get("earlier") or ()), result)
+    return ", then ".join(dict.fromkeys(map(_hardware, parts)))
+
+
+def _hardware(result: Mapping[str, Any]) -> str:
     machine = result["hardware"]
     if machine["gpus"]:
         return f"{len(machine['gpus'])} x {machine['gpus'][0]}"
@@ -323,7 +328,8 @@ def _hardware(result: Result) -> str:
 
 def _commits(results: Sequence[Result]) -> str:
     """List the commits of the runs, oldest first, with numbers of runs."""
-    ordered = sorted(results, key=lambda result: result["finished_at"])
+    parts = [one for result in results for one in (result, *(result.get("earlier") or ()))]
+    ordered = sorted(parts, key=lambda part: part["finished_at"])
     runs = Counter(_short(result["commit"]) for result in ordered)
     return f"Commits and their numbers of runs: {', '.join(f'`{c}` {n}' for c, n in runs.items())}."
 

@@ -30,6 +30,7 @@ from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.records.recipe import SECTIONS, hydra_word
 from fairseq_plugins.records.runs import Run, Study
 
+MISSING_TASKS = "--missing-tasks"
 _MOST_JOBS = 1000
 TENSORBOARD = Path("outputs", "tensorboard")
 
@@ -75,14 +76,16 @@ def plan(
     attentions: Sequence[str] | None = None,
     seeds: Sequence[int] = (1,),
     lengths: tuple[int, ...] = (),
+    missing_tasks: bool = False,
     start: PretrainedModel | None = None,
     study: Study | None = None,
 ) -> tuple[list[PlannedRun], dict[tuple[str, str], str]]:
     """Plan the runs of a table in the order of its rows.
 
     rows, attentions: None for the table's own. seeds: of each row and attention. lengths: to
-    measure, in multiples of the training length; empty for the table's own. start: a published
-    model for rows to start from. study: data, budget and settings that replace the scale's.
+    measure, in multiples of the training length; empty for the table's own. missing_tasks: whether
+    finished runs get the tasks that they lack. start: a published model for rows to start from.
+    study: data, budget and settings that replace the scale's.
 
     Returns:
         The runs, and by row and attention the reason of each cell that stays empty.
@@ -119,6 +122,15 @@ def plan(
         options = ("--lengths", ",".join(f"{factor}x" for factor in lengths))
         planned = [
             replace(one, requested=one.experiment.at_lengths(lengths), options=options)
+            for one in planned
+        ]
+    if missing_tasks:
+        planned = [
+            replace(
+                one,
+                requested=one.experiment.with_missing_tasks(scale.name),
+                options=(*one.options, MISSING_TASKS),
+            )
             for one in planned
         ]
     return planned, skipped

@@ -13,7 +13,7 @@ from typing import Any
 from fairseq_plugins.common import provenance
 from fairseq_plugins.common.errors import CheckpointError
 from fairseq_plugins.common.files import read_object, write_json
-from fairseq_plugins.experiments.base import Metrics
+from fairseq_plugins.experiments.base import Metrics, merged
 from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.experiments.training import Training
 from fairseq_plugins.records import logs, results
@@ -25,6 +25,7 @@ from fairseq_plugins.runner import checkpoints
 from fairseq_plugins.runner.interruption import STOP, Interruption, OutOfTime
 from fairseq_plugins.runner.journal import JOURNAL, Journal
 from fairseq_plugins.runner.launcher import KILLED, Launcher, executable
+from fairseq_plugins.runner.plan import MISSING_TASKS
 from fairseq_plugins.runner.progress import EVALUATING, Progress
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.run_state import summary
@@ -110,14 +111,15 @@ class RunExecution:
         """Run all trainings; another job evaluates them."""
         with self._noting_failure():
             for training in self.planned.trainings:
-                (self.root / training.folder).mkdir(exist_ok=True)
-                self.train(training)
+                if self._recorded(training) is None:
+                    (self.root / training.folder).mkdir(exist_ok=True)
+                    self.train(training)
             self.journal.hardware = self._hardware()
             self.journal.write()
 
     def _hardware(self) -> dict[str, Any]:
-        jobs = self.options.jobs  # side by side; a single run has this process's threads
-        threads = share_of_threads(jobs) if jobs > 1 else None
+        # A single run has this process's threads.
+        threads = share_of_threads(jobs) if (jobs := self.options.jobs) > 1 else None
         return provenance.hardware(self.planned.devices.gpus, threads)
 
     def finish(self, existing: Result | None) -> str:
@@ -220,6 +222,8 @@ class RunExecution:
         """
         if training not in self.planned.trainings:  # it belongs to the run that this starts from
             return self.evaluate(training)
+        if (recorded := self._recorded(training)) is not None:
+            return recorded
         folder, name = self.root / training.folder, training.variant.name
         path, keep = folder / MEASURED, self.journal.keep
         stays = bool(checkpoints.kept_names(self.planned, training, keep))
@@ -233,6 +237,10 @@ class RunExecution:
             write_json(path, metrics)
             checkpoints.delete_unkept(self.root, self.planned, training, keep)
         return metrics
+
+    def _recorded(self, training: Training) -> Metrics | None:
+        """Return the metrics that an earlier result of the run has for a training."""
+        return self.planned.experiment.recorded(training.variant.name)
 
     def train(self, training: Training) -> None:
         """Train to the last update, from the newest intact checkpoint."""
@@ -278,7 +286,7 @@ class RunExecution:
             log.unlink(missing_ok=True)
             self._launch(step.command, log, training=False)
             try:
-                metrics = _merged(metrics, step.read(log))
+                metrics = merged(metrics, step.read(log))
             except ValueError as error:
                 raise RunFailed(f"{step.log}: {error}", log) from None
             self.interruption.has_gained = True
@@ -288,21 +296,23 @@ class RunExecution:
         """Return the command that trains the measured model again."""
         before = self.planned.pretraining
         trained = self.planned if training in self.planned.trainings or before is None else before
-        return [*script(trained.run), *trained.options, "--force"]
+        options = [*script(trained.run), *trained.options, "--force"]
+        return [option for option in options if option != MISSING_TASKS]
 
     def _result(self, parts: Mapping[str, Metrics]) -> Result:
         """Return the result, its keys in the order of `ResultSchema`."""
         root, before = self.root, self.planned.pretraining
-        trained = [logs.read_training_log(root / t.log) for t in self.planned.measured]
+        own = [t for t in self.planned.measured if self._recorded(t) is None]
+        trained = [logs.read_training_log(root / t.log) for t in own]
         metrics = {
             **self.planned.experiment.combine(parts),
             **(before.experiment.start_metrics(before.trainings, root) if before else {}),
             **results.training_metrics(trained, self.journal.train_seconds),
         }
         signature = {"signature": metrics.pop("signature")} if "signature" in metrics else {}
-        by_name = {t.variant.name: logs.read_curves(root / t.log) for t in self.planned.trainings}
-        curves = {name: curve for name, curve in by_name.items() if curve}
-        return {
+        trainings = (t for t in self.planned.trainings if self._recorded(t) is None)
+        curves = {t.variant.name: one for t in trainings if (one := logs.read_curves(root / t.log))}
+        result = {
             **self.run.record(),
             "metrics": metrics,
             **signature,
@@ -317,6 +327,10 @@ class RunExecution:
             "wall_seconds": round(self.journal.wall_seconds, 1),
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
+        if len(own) < len(self.planned.measured):
+            earlier = results.load_result(root / self.run.result, self.planned.experiment.metrics)
+            result = results.completed(earlier, result)
+        return result
 
     def _write(self, result: Result) -> None:
         """Write the result (RunFailed: it cannot be, and is in the run's folder)."""
@@ -328,12 +342,3 @@ class RunExecution:
                 f"{self.run.result} cannot be written ({error.strerror}); the result is in "
                 f"{self.run.folder / UNWRITTEN}, and the same command moves it from there"
             ) from None
-
-
-def _merged(one: Metrics, other: Metrics) -> Metrics:
-    """Merge metrics, and dictionaries that both have."""
-    merged = {**one, **other}
-    for key in one.keys() & other.keys():
-        if isinstance(one[key], dict) and isinstance(other[key], dict):
-            merged[key] = {**one[key], **other[key]}
-    return merged

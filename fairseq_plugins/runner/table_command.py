@@ -115,6 +115,7 @@ def _plan(
         attentions=args.attention,
         seeds=args.seeds or list(table.seeds if scale.name == "paper" else (1,)),
         lengths=args.lengths if table.lengths else (),
+        missing_tasks=bool(table.average_of) and args.missing_tasks,
         start=_start(root, args.start, table, scale.name),
         study=study,
     )

@@ -291,6 +291,10 @@ def circumstances(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if threads:
         found.insert(4, ("threads", str(threads)))
+    for part in run.get("earlier") or ():
+        trainings = ", ".join(part["trainings"])
+        where = ", ".join(part["hardware"]["gpus"]) or part["hardware"]["cpu"]
+        found.append(("earlier", f"{trainings}: commit {part['commit']}, {where}"))
     if signature := run.get("signature"):
         found.append(("SacreBLEU", signature))
     return found

@@ -4,7 +4,7 @@ import pytest
 
 from fairseq_plugins.common.provenance import different_folders
 from fairseq_plugins.experiments import EXPERIMENTS
-from fairseq_plugins.experiments.glue import Scores
+from fairseq_plugins.experiments.glue_scores import Scores
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.results import mismatch, other_data, run_of
 from fairseq_plugins.report.captions import caption
