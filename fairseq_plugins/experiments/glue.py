@@ -212,7 +212,7 @@ class Glue(Experiment):
             if label not in averaged and len(without) < len(results):
                 shown = ", ".join(f"`{row}`" for row in sorted({r["row"] for r in without}))
                 notes.append(
-                    f"The averages here leave out {label}, since {shown} have no number for it. "
+                    f"The averages here leave out {label}: runs of {shown} have no number for it. "
                     "The paper's averages include it, so differences between averages cannot be "
                     "compared with the paper's."
                 )

@@ -24,7 +24,7 @@ _LEARNABLE_RPE = tuple(name for name in ROWS if "learnable_sinusoidal_rpe" in na
 # F1 rewards long answers without any understanding.
 EXACT = {"v1_exact": "SQuAD v1.1", "v2_exact": "SQuAD v2.0"}
 COLA = (
-    "The paper's means include CoLA, those of `published` do not, since some rows there have no "
+    "The paper's means include CoLA, those of `published` do not, since some runs there have no "
     "number for it."
 )
 

@@ -27,6 +27,7 @@ from fairseq_plugins.records.recipe import differences, trainings_of
 from fairseq_plugins.records.recipe_files import NewerResult, complete_result
 from fairseq_plugins.records.runs import Run, Study
 
+SAME_START = 0.002  # difference of cosines at which two recoveries count as repetitions of one
 M = TypeVar("M", bound=MetricsSchema)
 Table = dict[str, Any]
 Result = dict[str, Any]
@@ -159,8 +160,16 @@ def completed(earlier: Result, later: Result) -> Result:
 
     Seconds, updates and curves are of all trainings; the circumstances of the earlier ones are in
     ``earlier``.
+
+    Raises ValueError: the two start from different models.
     """
     metrics, before = later["metrics"], earlier["metrics"]
+    similarities = [one.get("start_cosine") for one in (before, metrics)]
+    if None not in similarities and abs(similarities[0] - similarities[1]) > SAME_START:
+        raise ValueError(
+            f"its other scores are of a model with cosine {similarities[0]} to the published one, "
+            f"but this one has {similarities[1]}"
+        )
     sums = {name: metrics[name] + before[name] for name in ("train_seconds", "updates")}
     recorded = earlier.get("earlier") or []
     known = {name for one in recorded for name in one["trainings"]}

@@ -329,7 +329,12 @@ class RunExecution:
         }
         if len(own) < len(self.planned.measured):
             earlier = results.load_result(root / self.run.result, self.planned.experiment.metrics)
-            result = results.completed(earlier, result)
+            try:
+                result = results.completed(earlier, result)
+            except ValueError as error:
+                raise RunFailed(
+                    f"{error}; --force in place of {MISSING_TASKS} fine-tunes all tasks"
+                ) from None
         return result
 
     def _write(self, result: Result) -> None:

@@ -92,6 +92,21 @@ def test_what_was_added_before_is_recorded_too():
     assert three["metrics"]["updates"] == 9 and set(three["curves"]) == {"a", "b", "c"}
 
 
+@pytest.mark.parametrize(("cosine", "agrees"), [(0.9551, True), (0.99, False)])
+def test_both_parts_start_from_the_same_model(cosine, agrees):
+    """Recoveries of a model that begins as the published one differ between CPU and GPU."""
+
+    def result(start_cosine):
+        metrics = {"tried": {}, "train_seconds": 1.0, "updates": 1, "start_cosine": start_cosine}
+        return {"metrics": metrics, "commit": "1", "wall_seconds": 1.0, "finished_at": ""}
+
+    if agrees:
+        results.completed(result(0.955), result(cosine))
+        return
+    with pytest.raises(ValueError, match=r"cosine 0.955 to the published one, but this one has"):
+        results.completed(result(0.955), result(cosine))
+
+
 def test_recorded_scores_give_the_same_columns():
     """MNLI's second column may be of the matched set, and scores of columns are rounded."""
     experiment = BERT_GLUE.with_missing_tasks(PUBLISHED)

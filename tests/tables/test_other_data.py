@@ -91,7 +91,7 @@ def test_the_page_says_which_task_is_in_no_average():
         result |= {"config": {"dataset": {}}, "scale": "mini"}
     notes = EXPERIMENTS["bert_glue"].caption_notes(results)
     (note,) = (n for n in notes if "CoLA" in n)
-    assert note.startswith("The averages here leave out CoLA, since `base` have no number for it")
+    assert note.startswith("The averages here leave out CoLA: runs of `base` have no number for it")
     assert "differences between averages cannot be compared with the paper's" in note
 
 
