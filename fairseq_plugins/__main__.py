@@ -97,6 +97,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = int(import_module(COMMANDS[name][0]).main(rest))
         sys.stdout.flush()
         return status
+    except KeyboardInterrupt:
+        print(f"\n{PROGRAM} {name}: stopped", file=sys.stderr)
+        return 128 + signal.SIGINT
     except BrokenPipeError:
         # The reader (`head`) has closed the pipe; Python's own flush at exit would fail too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

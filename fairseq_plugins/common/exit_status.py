@@ -25,7 +25,7 @@ def command(
         get_parser: makes the parser.
         run: does the work, with the parsed arguments; may return an exit status of its own.
         quiet: whether to print no log lines of libraries.
-        if_stopped: text to print after Ctrl-C, with exit status 130; empty for a traceback.
+        if_stopped: text to print after Ctrl-C, with exit status 130; empty to raise it.
     """
 
     def main(argv: Sequence[str] | None = None) -> int:

@@ -37,6 +37,15 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     assert shown.returncode == 141  # of SIGPIPE, as shells print it; 1 is a failure
 
 
+def test_ctrl_c_prints_a_line_and_no_traceback(monkeypatch, capsys):
+    def stop(argv):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fairseq_plugins.catalog.main", stop)
+    assert main(["encodings"]) == 130
+    assert capsys.readouterr().err == "\nfairseq-pe encodings: stopped\n"
+
+
 def test_no_arguments_print_one_screen_of_commands_that_exist(capsys):
     assert main([]) == 0
     shown = capsys.readouterr().out
