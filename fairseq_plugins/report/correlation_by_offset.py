@@ -105,7 +105,7 @@ def measure_by_offset(
         )
     numbers: dict[str, Any] = {
         "rows": list(properties),
-        "reaches": next(iter(properties.values()))[OFFSETS],
+        "reaches": [int(x) for x in next(iter(properties.values()))[OFFSETS] if x is not None],
     }
     for name in MEASURES:
         own = {row: one[name] for row, one in properties.items()}

@@ -80,7 +80,9 @@ def test_properties_are_those_of_the_fine_tuned_models(monkeypatch, scale, means
 def test_the_figure_is_of_the_tasks_with_results() -> None:
     properties = {row: by_offset(one) for row, one in weights(5).items()}
     cells = {"bert_table3": {(r, "vanilla"): {"SST-2": {1: len(r) * 1.0}} for r in properties}}
-    numbers = measure_by_offset(properties, cells)
+    read = {row: {k: [*map(float, v)] for k, v in one.items()} for row, one in properties.items()}
+    numbers = measure_by_offset(read, cells)
+    assert all(isinstance(reach, int) for reach in numbers["reaches"])
     assert [key for key in numbers if "," in key] == [
         "monotonicity, SST-2",
         "direction balance, SST-2",
