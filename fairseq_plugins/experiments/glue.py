@@ -92,7 +92,7 @@ class Glue(Experiment):
     def lacks(self, metrics: Mapping[str, Any]) -> str:
         present = {_task_of(name) for name in metrics["tried"]}
         missing = [task for task in self.required if task not in present]
-        return f"it has no score of {', '.join(missing)} (others stay)" if missing else ""
+        return f"it has no score of {', '.join(missing)}" if missing else ""
 
     def also_measuring(self, metrics: Mapping[str, Any]) -> Self:
         return replace(self, earlier={**metrics}) if self.required else self

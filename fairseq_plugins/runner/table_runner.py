@@ -180,7 +180,7 @@ class TableRunner(RunContext):
                 f"{run.result} was made by another experiment ({'; '.join(reasons)}); {again}"
             )
         if lacks := planned.experiment.lacks(result["metrics"]):
-            say(f"{run.result}: {lacks}")
+            self.progress.say(f"{run.result}: {lacks}; it is completed")
             return None
         return result
 

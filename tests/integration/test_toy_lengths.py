@@ -51,7 +51,7 @@ def test_trained_rows_are_measured_beyond_their_length(root: Path) -> None:
     assert learned["trained_length"] == 64 and "position 64" in learned["reasons"]["2x"]
     # More lengths are measured beside those that there are; then all is done.
     output = run(root, *TABLE, "extrapolation", *words, "--rows", "rope", "--lengths", "4x")
-    assert "it has no 4x; it is made again" in output
+    assert "it has no 4x; it is completed" in output
     more = metrics(root, "extrapolation", "rope-vanilla-s1")
     # So short a text that windows of 4x do not fill it.
     assert 0 < more["tokens"] <= rope["tokens"] and more["tokens"] % 256 == 0

@@ -231,7 +231,7 @@ def test_more_lengths_are_measured_beside_those_there_are(root, monkeypatch, cap
     assert fake.asked == ["1x,2x"]
     work(16)
     assert fake.asked == ["1x,2x", "1x,2x,16x"]
-    assert "it has no 16x; it is made again" in capsys.readouterr().out
+    assert "it has no 16x; it is completed" in capsys.readouterr().out
     found = results.load_result(root / planned.run.result, EXTRAPOLATION.metrics)
     assert factors_of(found["metrics"]) == (1, 2, 16)
     assert (root / "results/extrapolation/toy.svg").is_file()

@@ -59,7 +59,7 @@ def test_only_the_missing_task_is_trained(place, capsys):
     capsys.readouterr()
     status, fake, _ = work(place, {"Place": 30.0}, missing_tasks=True)
     assert status == 0 and fake.trained == ["table3/toy/rope-vanilla-s1/Place-lr0.001"]
-    assert "it has no score of Place (others stay)" in capsys.readouterr().out
+    assert "it has no score of Place; it is completed" in capsys.readouterr().out
     after = read(place, run)
     assert after["metrics"]["tried"] == {"Order-lr0.001": 90.0, "Place-lr0.001": 30.0}
     assert after["metrics"]["average"] == 60.0 and before["metrics"]["average"] == 90.0
