@@ -137,11 +137,13 @@ def test_gradients_are_those_of_the_dense_bias(switch, with_gradients, name, cau
         output, _ = attention(*inputs, q_positions=at, k_positions=at)
         # Softmax ignores a constant, so that the gradient of FIRE's last bias is 0.
         moved = [p for n, p in attention.named_parameters() if not n.endswith("second_bias")]
-        return list(torch.autograd.grad((output * towards).square().sum(), [*inputs, *moved]))
+        found = torch.autograd.grad((output * towards).square().sum(), [*inputs, *moved])
+        # A scalar's gradient may be nearly 0 by cancellation: parameters have one scale together.
+        return [*found[:3], torch.cat([one.flatten() for one in found[3:]])]
 
     for expected, actual in zip(*both_ways(switch, gradients), strict=True):
         error = (actual - expected).abs().max() / expected.abs().max()
-        assert error <= 1e-4
+        assert error <= 1e-5
 
 
 @torch.no_grad()

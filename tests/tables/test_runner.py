@@ -81,7 +81,7 @@ def test_every_run_gets_a_result_and_the_page_is_rendered(root, planned, capsys)
     for one in planned:
         result = read(root / one.run.result)
         assert [*result] == [
-            key for key in ResultSchema.model_fields if key not in ("signature", "study")
+            key for key in ResultSchema.model_fields if key not in ("signature", "study", "earlier")
         ]
         assert set(result["metrics"]) == set(LANGUAGE_MODEL.metrics.model_fields)
         assert result["metrics"]["valid_ppl"] == pytest.approx(90.5097)
