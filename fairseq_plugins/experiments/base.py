@@ -242,8 +242,8 @@ def unigram_baselines(data: DataDescription, splits: Iterable[str]) -> dict[str,
 
 def merged(one: Metrics, other: Metrics) -> Metrics:
     """Merge metrics, and dictionaries that both have."""
-    merged = {**one, **other}
+    both = {**one, **other}
     for key in one.keys() & other.keys():
         if isinstance(one[key], dict) and isinstance(other[key], dict):
-            merged[key] = {**one[key], **other[key]}
-    return merged
+            both[key] = {**one[key], **other[key]}
+    return both

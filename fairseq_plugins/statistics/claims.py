@@ -47,11 +47,11 @@ def _rank(verdict: Verdict) -> int:
 
 def count_corrected(verdicts: Iterable[Verdict]) -> tuple[Counter[Word], Counter[Word]]:
     """Count verdicts with a p-value, all and those significant after Holm's correction over all."""
-    tested = {i: (one.word, one.estimate) for i, one in enumerate(verdicts) if one.estimate}
-    tested = {i: one for i, one in tested.items() if one[1].p is not None}
-    corrected = correct_all({i: estimate for i, (_, estimate) in tested.items()})
-    left = (tested[i][0] for i, estimate in corrected.items() if estimate.is_significant)
-    return Counter(word for word, _ in tested.values()), Counter(left)
+    found = ((one.word, one.estimate) for one in verdicts)
+    tested = [(word, one) for word, one in found if one is not None and one.p is not None]
+    corrected = correct_all({i: one for i, (_, one) in enumerate(tested)})
+    left = (word for i, (word, _) in enumerate(tested) if corrected[i].is_significant)
+    return Counter(word for word, _ in tested), Counter(left)
 
 
 def drop_not_run(verdicts: Verdicts) -> dict[str, dict[str, Verdict]]:
