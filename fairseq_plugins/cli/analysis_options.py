@@ -1,7 +1,6 @@
 """Options, checkpoints and files that the commands of `fairseq-pe analyse` share."""
 
 import argparse
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.option_types import new_file, new_folder, number, parse_seed
 from fairseq_plugins.common.pictures import FORMATS, save_for_print
-from fairseq_plugins.common.provenance import portable
+from fairseq_plugins.common.provenance import command_line
 from fairseq_plugins.common.root import from_root
 from fairseq_plugins.data.options import check_file, check_folder
 
@@ -133,7 +132,7 @@ def _trained(state: dict[str, Any]) -> str:
 
 def typed(args: argparse.Namespace) -> str:
     """Return the typed command, for pages that record it."""
-    return f"fairseq-pe analyse {shlex.join(portable(args.command_line))}"
+    return command_line(["fairseq-pe", "analyse", *args.command_line])
 
 
 def write_analysis(

@@ -5,6 +5,7 @@ import hashlib
 import os
 import platform
 import re
+import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from fairseq_plugins.common.cpu import cores
 from fairseq_plugins.common.dictionaries import count_symbols
 from fairseq_plugins.common.extras import DISTRIBUTION
 from fairseq_plugins.common.files import require_object
-from fairseq_plugins.common.own_encodings import own_encodings
+from fairseq_plugins.common.own_encodings import VARIABLE, own_encodings
 from fairseq_plugins.common.root import PACKAGE, configs_folder
 
 SPLITS = ("train", "valid", "test")
@@ -89,13 +90,17 @@ def without_absolute_paths(value: Any) -> Any:
     return value
 
 
-def portable(command: Sequence[str]) -> list[str]:
-    """Shorten absolute paths in a command's words, after ``option=`` too."""
-    words = []
+def command_line(command: Sequence[str]) -> str:
+    """Return a command in one line, its absolute paths shortened, after ``option=`` too.
+
+    Before it stands the variable that names files of encodings outside the package, if any.
+    """
+    own = os.pathsep.join(path.name for path in own_encodings().values())
+    words = [f"{VARIABLE}={own}"] if own else []
     for word in command:
         found = re.fullmatch(r"([^/]*=)?'?(/.*?)'?", word)  # Hydra quotes paths with an equals sign
         words.append(f"{found[1] or ''}{without_absolute_paths(found[2])}" if found else word)
-    return words
+    return shlex.join(words)
 
 
 def release() -> str:

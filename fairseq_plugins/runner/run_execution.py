@@ -317,7 +317,7 @@ class RunExecution:
             "metrics": metrics,
             **signature,
             **({"curves": curves} if curves else {}),
-            "command": [shlex.join(provenance.portable(one)) for one in self.planned.commands()],
+            "command": [*map(provenance.command_line, self.planned.commands())],
             "config": self.planned.config,
             "data": self.data,
             "commit": self.context.commit,

@@ -28,7 +28,7 @@ from fairseq_plugins.analysis.position_rows import (
 )
 from fairseq_plugins.cli.analyse import main
 from fairseq_plugins.cli.analyse_encodings import RELATIVE
-from fairseq_plugins.common.provenance import portable
+from fairseq_plugins.common.provenance import command_line
 from fairseq_plugins.encodings import ENCODINGS
 
 LENGTHS = (*range(2, 41),)
@@ -195,7 +195,7 @@ def test_the_command_writes_figures_numbers_and_a_page(tmp_path, capsys) -> None
     assert "| dpe | yes | 0:16 | yes | 16:32 | 0.0000 | 0.0000 |" in page
     assert "| alibi | no |" in page and "*3.2 misses*" in page
     assert "3.1 misses  3.2 misses" in printed and "\n3.1 misses: how far" in printed
-    (short,) = portable([str(where)])
+    short = command_line([str(where)])
     typed = f"`fairseq-pe analyse awareness dpe alibi --lengths 4,6 --output {short}`"
     assert typed in page
 

@@ -10,7 +10,7 @@ from fairseq_plugins.__main__ import main
 from fairseq_plugins.cli import analyse_bert as figure
 from fairseq_plugins.cli import analysis_options
 from fairseq_plugins.cli.table_options import get_parser
-from fairseq_plugins.common.provenance import portable
+from fairseq_plugins.common.provenance import command_line
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.papers.bert_figures import FIGURE_MODELS, Model
 from tests.published import write_bert_folder
@@ -185,7 +185,7 @@ def test_a_path_may_have_an_equals_sign(tmp_path: Path) -> None:
     for word, label in ((f"x={folder}", "x"), (str(folder), tmp_path.name)):
         assert analysis_options.labelled([word]) == {label: folder}
         shown = "x=model=rope" if label == "x" else "model=rope"
-        assert portable(["--checkpoint", word]) == ["--checkpoint", shown]
+        assert command_line(["--checkpoint", word]) == f"--checkpoint {shown}"
     assert analysis_options.labelled(["a=absent.pt"]) == {"a": Path("absent.pt")}
 
 

@@ -10,7 +10,7 @@ import pytest
 from fairseq_plugins import encodings
 from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.common.own_encodings import VARIABLE, own_encodings
-from fairseq_plugins.common.provenance import sources
+from fairseq_plugins.common.provenance import command_line, sources
 from fairseq_plugins.common.root import ROOT
 
 FADE = '''
@@ -66,6 +66,16 @@ def test_a_relative_path_is_that_of_the_first_process(
     assert own_encodings() == {"fade": fade}
     monkeypatch.chdir(tmp_path.parent)
     assert own_encodings() == {"fade": fade}
+
+
+def test_recorded_commands_name_the_files_that_they_need(
+    fade: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["fairseq-eval-lm", "data/toy", f"--path={fade.parent / 'best.pt'}"]
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert command_line(command) == "fairseq-eval-lm data/toy --path=best.pt"
+    monkeypatch.setenv(VARIABLE, str(fade))
+    assert command_line(command) == f"{VARIABLE}=fade.py fairseq-eval-lm data/toy --path=best.pt"
 
 
 def test_what_is_no_file_of_its_own_name_is_refused(
