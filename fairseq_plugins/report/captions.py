@@ -331,7 +331,10 @@ def _commits(results: Sequence[Result]) -> str:
     parts = [one for result in results for one in (result, *(result.get("earlier") or ()))]
     ordered = sorted(parts, key=lambda part: part["finished_at"])
     runs = Counter(_short(result["commit"]) for result in ordered)
-    return f"Commits and their numbers of runs: {', '.join(f'`{c}` {n}' for c, n in runs.items())}."
+    text = f"Commits and their numbers of runs: {', '.join(f'`{c}` {n}' for c, n in runs.items())}."
+    if len(parts) > len(results):
+        text += " A run that was completed at a later commit counts at each of its commits."
+    return text
 
 
 def _short(commit: str) -> str:

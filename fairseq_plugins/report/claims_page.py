@@ -22,7 +22,13 @@ from fairseq_plugins.statistics.claims import (
     printed,
     smaller_than_printed,
 )
-from fairseq_plugins.statistics.inference import MOST_SEEDS, Estimate
+from fairseq_plugins.statistics.inference import (
+    LEAST_SEEDS,
+    MOST_SEEDS,
+    SIGNIFICANT,
+    Estimate,
+    half_width,
+)
 from fairseq_plugins.statistics.table_results import read_numbers
 from fairseq_plugins.statistics.verdicts import Verdict, Word, judge_by_scale
 
@@ -180,10 +186,11 @@ def by_chance(best: Iterable[Verdict]) -> str:
     if not tested:
         return text
     kept = (f"{left[w]} of {tested[w]} {w}" for w in (Word.CONFIRMED, Word.CONTRADICTED))
+    errors = half_width(LEAST_SEEDS - 1, 1 - SIGNIFICANT / tested.total())
     return (
         f"{text} Holm's correction over all {tested.total()} p-values would leave "
-        f"{' and '.join(kept)} claims; with three seeds it asks for differences of some forty "
-        "standard errors."
+        f"{' and '.join(kept)} claims; with {LEAST_SEEDS} seeds the smallest p-value needs a "
+        f"difference of {errors:.0f} standard errors."
     )
 
 

@@ -32,7 +32,7 @@ class Spread:
 
     def resolution(self) -> float:
         """Return the smallest difference between rows of one seed with p below 5 %."""
-        return float(_margin(self.freedom) * self.deviation * np.sqrt(2))
+        return float(half_width(self.freedom) * self.deviation * np.sqrt(2))
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def against(estimate: Estimate, value: float) -> Estimate:
     """Return the estimate of a t-test with the p-value of its distance from `value`, not from 0."""
     if estimate.high is None or not estimate.freedom:
         return estimate
-    error = (estimate.high - estimate.effect) / _margin(estimate.freedom)
+    error = (estimate.high - estimate.effect) / half_width(estimate.freedom)
     return replace(estimate, p=_p_value(estimate.effect - value, error, estimate.freedom))
 
 
@@ -147,7 +147,7 @@ def enough_seeds(estimate: Estimate, value: float = 0.0) -> int | None:
     margin, now = abs(estimate.effect - value), estimate.seeds
 
     def half(seeds: int) -> float:
-        return _margin(seeds - 1) / float(np.sqrt(seeds))
+        return half_width(seeds - 1) / float(np.sqrt(seeds))
 
     wide = (estimate.high - estimate.low) / 2 / half(now)  # the deviation of one seed's difference
     counts = range(now + 1, MOST_SEEDS + 1)
@@ -240,7 +240,7 @@ def _of_error(effect: float, error: float, freedom: int, seeds: int = 0) -> Esti
     It uses SciPy's special functions: SciPy's distributions and tests take milliseconds for each
     of the ten thousand differences on all pages.
     """
-    half, p = _margin(freedom) * error, _p_value(effect, error, freedom)
+    half, p = half_width(freedom) * error, _p_value(effect, error, freedom)
     return Estimate(effect, effect - half, effect + half, p, seeds, freedom=freedom)
 
 
@@ -249,8 +249,8 @@ def _p_value(effect: float, error: float, freedom: int) -> float:
     return 2 * float(special.stdtr(freedom, -score))
 
 
-def _margin(freedom: int, confidence: float = CONFIDENCE) -> float:
-    """Return half the width of the interval of a standard error of 1."""
+def half_width(freedom: int, confidence: float = CONFIDENCE) -> float:
+    """Return half the width of a Student's t interval of a standard error of 1."""
     return float(special.stdtrit(freedom, (1 + confidence) / 2))
 
 
@@ -287,7 +287,9 @@ def widen_by_holm(estimates: Mapping[K, Estimate]) -> dict[K, Estimate]:
     for key in sorted(p_values, key=p_values.__getitem__):
         one, level = estimates[key], SIGNIFICANT / left
         assert one.high is not None, "an interval comes with each p-value"
-        half = (one.high - one.effect) * _margin(one.freedom, 1 - level) / _margin(one.freedom)
+        half = (
+            (one.high - one.effect) * half_width(one.freedom, 1 - level) / half_width(one.freedom)
+        )
         widened[key] = replace(one, low=one.effect - half, high=one.effect + half)
         left -= p_values[key] < level  # the level stays once a test has failed
     return widened

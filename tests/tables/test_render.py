@@ -178,10 +178,13 @@ def test_caption_says_which_commits_made_the_runs(make_result):
     made[1] |= {"commit": f"{'a' * 40}-dirty", "finished_at": "2026-01-01T00:00:00+00:00"}
     made[2] |= {"commit": "release 0.1.0", "finished_at": "2026-03-01T00:00:00+00:00"}
     told = "`aaaaaaaa-dirty` 1, `bbbbbbbb` 1, `release 0.1.0` 1."
-    assert (
-        f"Commits and their numbers of runs: {told}"
-        in render(JudgedTable.of(TABLE_2, made), "mini").markdown()
-    )
+    page = render(JudgedTable.of(TABLE_2, made), "mini").markdown()
+    assert f"Commits and their numbers of runs: {told}" in page
+    assert "counts at each of its commits" not in page
+    made[2]["earlier"] = [made[1] | {"commit": "c" * 40}]
+    page = render(JudgedTable.of(TABLE_2, made), "mini").markdown()
+    told = told.replace("`bbb", "`cccccccc` 1, `bbb")
+    assert f"{told} A run that was completed at a later commit counts" in page
 
 
 def test_orders_are_compared_pair_by_pair(results):

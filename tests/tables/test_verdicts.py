@@ -145,6 +145,8 @@ def test_a_correction_over_all_claims_counts_those_that_it_leaves():
     assert tested == {Word.CONFIRMED: 2, Word.CONTRADICTED: 1, Word.UNDECIDED: 1}
     assert left == {Word.CONFIRMED: 1, Word.CONTRADICTED: 1}
     assert "over all 4 p-values would leave 1 of 2 confirmed and 1 of 1 con" in by_chance(verdicts)
+    # 8.86 standard errors leave 0.05 / 4 outside, by Student's t of two degrees of freedom.
+    assert "with 3 seeds the smallest p-value needs a difference of 9 st" in by_chance(verdicts)
     assert "Holm" not in by_chance([Verdict(Word.NOT_RUN)])
 
 
