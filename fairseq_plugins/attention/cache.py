@@ -86,8 +86,9 @@ def used_rows(state: State, name: str) -> Tensor:
 
 
 def first_keys(state: State, count: int) -> State:
-    """Return the state of the first keys."""
+    """Return the state of the first keys; a seed is that of all."""
     tokens_at = {"k_positions": 1, "key_padding_mask": 1}
-    first = {name: x.narrow(tokens_at.get(name, 2), 0, count) for name, x in state.items()}
+    kept = ((name, x) for name, x in state.items() if name != "seed")
+    first = {name: x.narrow(tokens_at.get(name, 2), 0, count) for name, x in kept}
     with_end_of(first["k_positions"], state["k_positions"])
     return first

@@ -204,6 +204,8 @@ class SoftmaxAttention(Attention):
         """Return whether the values added to the logits are too many for one tensor."""
         if self._adds_nothing or self._seeing_mask or torch.compiler.is_compiling():
             return False
+        if self._drawn and torch.is_grad_enabled():
+            return False  # backward would encode with the noise of the latest pass
         heads, queries = call.q.shape[1:3]
         values = heads * queries * call.state["k_positions"].size(1)
         many = MANY_ADDED_IN_TRAINING if torch.is_grad_enabled() else MANY_ADDED

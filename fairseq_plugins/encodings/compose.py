@@ -192,7 +192,8 @@ def find_position_sampler(encodings: Iterable[PositionEncoding]) -> Repositions 
     """Return the encoding that samples positions for the others, or None.
 
     Raises:
-        IncompatibleEncodingError: another encoding needs lengths, which sampled positions exceed.
+        IncompatibleEncodingError: another encoding needs lengths, which sampled positions exceed,
+            or neighbours, which it tells by consecutive positions.
     """
     parts = list(encodings)
     position_sampler = next((part for part in parts if isinstance(part, Repositions)), None)
@@ -202,5 +203,10 @@ def find_position_sampler(encodings: Iterable[PositionEncoding]) -> Repositions 
                 f"the encoding {part.label!r} cannot be combined with {position_sampler.label!r}: "
                 "it needs the lengths of the sequences, which drawn positions exceed. An encoding "
                 "of positions alone would work."
+            )
+        if position_sampler is not None and part.embed_window > 1:
+            raise IncompatibleEncodingError(
+                f"the encoding {part.label!r} cannot be combined with {position_sampler.label!r}: "
+                "it tells neighbours by consecutive positions, which drawn positions are not."
             )
     return position_sampler

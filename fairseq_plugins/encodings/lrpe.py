@@ -17,6 +17,7 @@ BasisName = Literal["identity", "householder", "odd_even", "fft", "dct"]
 
 _PAPER = "LRPE, Table 1 and Appendix C.7"
 _FORM = "W_s = P^H Lambda(s) P; "
+_BASE = 10000.0
 
 
 @register_encoding(
@@ -116,7 +117,7 @@ def lrpe(
     rotated: Rotated = "all",
     layout: Layout = "interleaved",
     theta_type: ThetaType = "a",
-    base: float = 10000.0,
+    base: float = _BASE,
     learned_p: bool = False,
     learned_theta: bool = False,
 ) -> LRPE:
@@ -188,12 +189,18 @@ def _core(
     if core == "permutation" and is_learned:
         raise ValueError("`learned_theta=true` needs a core with angles, not `core=permutation`.")
     _check_base(base)
-    if theta_type != "a":
-        raise ValueError(f"`theta_type={theta_type}` needs `core=rotation`, not {core!r}.")
+    of_rotation = (
+        ("theta_type", theta_type, "a"),
+        ("rotated", rotated, "all"),
+        ("layout", layout, "interleaved"),
+    )
+    for name, value, default in of_rotation:
+        if value != default:
+            raise ValueError(f"`{name}={value}` needs `core=rotation`, not {core!r}.")
     if core == "complex":
         return Phase(Formula(geometric, (dim, dim, base)), dim, is_learned=is_learned)
-    if layout != "interleaved":
-        raise ValueError(f"`layout={layout}` needs a core that rotates, not {core!r}.")
+    if base != _BASE:
+        raise ValueError(f"`base={base:g}` needs a core with angles, not `core=permutation`.")
     return Permutation(dim)
 
 

@@ -321,3 +321,29 @@ def test_blocks_of_queries_give_what_all_give_at_once(name, causal, monkeypatch)
             results.append((output, layer(leaf, count(21), padding=padding), *grads))
     for one, other in zip(*results, strict=True):
         assert error(one, other) <= 1e-10
+
+
+def test_gradients_are_of_the_noise_of_their_own_pass(monkeypatch):
+    """Two passes may come before one backward."""
+    layer, x, found = Layer("spe+alibi", "vanilla", causal=True), tokens(2, 21), []
+    monkeypatch.setattr(softmax, "MANY_ADDED_IN_TRAINING", 0)
+    for block in (21, 4):
+        monkeypatch.setattr(softmax, "BLOCK", block)
+        torch.manual_seed(3)
+        leaf = x.detach().requires_grad_()
+        output = layer(leaf, count(21))
+        layer(leaf, count(21))
+        found.append(*torch.autograd.grad(output.square().sum(), leaf))
+    assert error(*found) <= 1e-10
+
+
+@torch.no_grad()
+def test_blocks_of_queries_attend_to_remembered_keys_of_one_seed(monkeypatch):
+    layer, found = Layer("spe+t5", "vanilla", causal=False), []
+    q, k, v = torch.randn(3, 2, HEADS, 21, DIM, dtype=torch.float64)
+    state = layer.attention.remember(k, v, k_positions=count(21))
+    monkeypatch.setattr(softmax, "MANY_ADDED", 0)
+    for block in (21, 4):
+        monkeypatch.setattr(softmax, "BLOCK", block)
+        found.append(layer.attention.attend(q, state, q_positions=count(21))[0])
+    assert error(*found) <= 1e-10

@@ -323,9 +323,16 @@ def test_half_precision_knows_positions_beyond_256(name, dtype):
     torch.testing.assert_close(half.float(), wide, atol=4 * torch.finfo(dtype).eps, rtol=0.02)
 
 
-def test_a_rotations_layout_is_refused_without_one():
-    with pytest.raises(ValueError, match="`layout=half_split` needs a core that rotates"):
-        build("lrpe_type7", layout="half_split")
+@pytest.mark.parametrize("name", ["lrpe_type4", "lrpe_type7", "lrpe_type8"])
+@pytest.mark.parametrize("options", [{"layout": "half_split"}, {"rotated": "quarter"}])
+def test_options_of_a_rotation_are_refused_without_one(name, options):
+    with pytest.raises(ValueError, match=r"`(layout|rotated)=\w+` needs `core=rotation`, not"):
+        build(name, **options)
+
+
+def test_a_permutation_has_no_base_of_angles():
+    with pytest.raises(ValueError, match=r"`base=500` needs a core with angles"):
+        build("lrpe_type4", base=500)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 7, 64])
