@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 DIGEST = "dictionary_digest"  # the model's option
 LABEL_DIGEST = "label_digest"  # the same for a classifier's labels
+LABELS = "label/dict.txt"  # in a data folder: a classifier's labels
 # Weights with a row per token.
 ROBERTA_TABLE = "sentence_encoder.embed_tokens.weight"
 DECODER_TABLE = "decoder.embed_tokens.weight"

@@ -14,6 +14,7 @@ from fairseq_plugins.common.dictionaries import check_same_dictionary, read_dict
 from fairseq_plugins.common.errors import CheckpointError, DataError, OptionError
 from fairseq_plugins.common.vocabulary import (
     LABEL_DIGEST,
+    LABELS,
     ROBERTA_TABLE,
     Vocabulary,
     check_vocabulary,
@@ -32,8 +33,6 @@ from fairseq_plugins.modules.loading import (
     choose_device,
     read_trained,
 )
-
-LABELS = "label/dict.txt"
 
 
 def evaluate(

@@ -13,6 +13,7 @@ from fairseq.dataclass.configs import FairseqConfig
 from fairseq.tasks.language_modeling import LanguageModelingConfig
 from omegaconf import OmegaConf
 
+from fairseq_plugins.common.errors import OptionError
 from fairseq_plugins.evaluation.perplexity import Score, require_finite, token_bits
 from fairseq_plugins.tasks.pe_masked_lm import MASKING, PEMaskedLMConfig
 
@@ -139,11 +140,17 @@ class MaskedSamples(Samples):
 
     Raises:
         DataError: the training masked whole words, but the data lacks its subwords.
+        OptionError: the training was on pairs of segments.
     """
 
     num_bos = 1
 
     def __init__(self, data: Path, split: str, trained: Any, **more: Any) -> None:
+        if trained.get("pairs"):
+            raise OptionError(
+                "the model must be trained without --pairs, but was trained on pairs of segments, "
+                "which have other line ends; fairseq-validate measures it"
+            )
         options = {"_name": "pe_masked_lm", **masking(trained)}
         super().__init__(data, split, PEMaskedLMConfig, options, **more)
         self._criterion = MaskedLmLoss(MaskedLmConfig(tpu=False), self.task).eval()

@@ -33,7 +33,7 @@ from fairseq_plugins.data.tokenizers import Tokenizer, load_tokenizer
 from fairseq_plugins.glue import official
 from fairseq_plugins.glue.read import SplitText, read_split
 from fairseq_plugins.glue.sampling import hold_out, sample, without_seen
-from fairseq_plugins.glue.tasks import GLUE, GlueTask, Labels, find_tasks
+from fairseq_plugins.glue.tasks import GLUE, HELD_OUT, GlueTask, Labels, find_tasks
 from fairseq_plugins.glue.write import binarise, files_of, write_labels, write_subwords
 
 PREPARATION_VERSION = 1  # increase when a request gives other files
@@ -163,7 +163,12 @@ def _read(files: TaskFiles, options: Options) -> dict[str, SplitText]:
         kept = sample(split.examples, most, f"{options.seed}/{task.name}")
         splits[name] = replace(split, examples=kept)
     if options.held_out is not None:
-        splits |= hold_out(splits["train"], options.held_out, f"{options.seed}/{task.name}")
+        parts = hold_out(
+            splits["train"], options.held_out, f"{options.seed}/{task.name}", task.labels.classes
+        )
+        if options.disjoint and task.inputs > 1:
+            parts["train"] = without_seen(parts["train"], [parts[HELD_OUT]])
+        splits |= parts
     train = splits["train"].examples
     absent = set(task.labels.classes) - {example.label for example in train}
     if absent:
@@ -184,9 +189,10 @@ def _request(
     task: GlueTask, splits: Mapping[str, SplitText], tokenizer: Tokenizer, options: Options
 ) -> dict[str, Any]:
     own_scale = task.labels.is_number and task.labels != Labels()
+    is_pair_held_out = options.held_out is not None and task.inputs > 1
     optional = {
         "held_out": options.held_out,
-        "disjoint": options.disjoint,
+        "disjoint": options.disjoint and (HELD_OUT if is_pair_held_out else True),
         "max_length": options.max_length,
         "labels": own_scale and [task.labels.lowest, task.labels.highest],
     }

@@ -1,6 +1,6 @@
 """Choice of the examples of a split: samples, held-out parts and disjoint sets."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -24,8 +24,12 @@ def sample(examples: Sequence[Example], most: int | None, seed: str) -> tuple[Ex
     return tuple(examples[i] for i in sorted(chosen))
 
 
-def hold_out(train: SplitText, count: int, seed: str) -> dict[str, SplitText]:
+def hold_out(
+    train: SplitText, count: int, seed: str, classes: Iterable[str] = ()
+) -> dict[str, SplitText]:
     """Split the training set into `train` and `held_out` with `count` examples.
+
+    Held out are fewer where one of the `classes` would have no example left to train on.
 
     Raises:
         OptionError: `count` is not below the number of examples.
@@ -37,6 +41,10 @@ def hold_out(train: SplitText, count: int, seed: str) -> dict[str, SplitText]:
             f"but is {count}"
         )
     chosen = set(Random(f"{seed}/{HELD_OUT}").sample(range(total), count))
+    for label in classes:
+        own = [i for i, example in enumerate(train.examples) if example.label == label]
+        if chosen.issuperset(own):
+            chosen -= {*own[:1]}
     parts: dict[str, list[Example]] = {"train": [], HELD_OUT: []}
     for number, example in enumerate(train.examples):
         parts[HELD_OUT if number in chosen else "train"].append(example)

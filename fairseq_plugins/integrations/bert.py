@@ -95,9 +95,9 @@ def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
     """
     wordpiece = read_wordpiece(tokenizer)
     known = Vocabulary(tokenizer / DICTIONARY_FILE, _symbols(wordpiece), ROBERTA_TABLE)
-    ours, state = read_fairseq_state(source, BERT, known)
+    ours, state, labels = read_fairseq_state(source, BERT, known)
     extra = {POSITIONS: state[OUR_POSITIONS], TYPES: _types(state)}
-    options = {"pad_token_id": wordpiece.vocabulary["[PAD]"]}
+    options = {"pad_token_id": wordpiece.vocabulary["[PAD]"], **labels}
     _write_huggingface_tokenizer(wordpiece, target)
     _copy_lines(tokenizer, target)
     write_huggingface_folder(target, BERT, ours, state, _rows(wordpiece), extra, options)

@@ -45,7 +45,7 @@ from fairseq_plugins.integrations.masked_models import (
     head_weights,
     sizes,
 )
-from fairseq_plugins.integrations.task_heads import is_of_task_head, task_head
+from fairseq_plugins.integrations.task_heads import is_of_task_head, label_options, task_head
 from fairseq_plugins.modules.fitting import require_fit
 from fairseq_plugins.modules.identity import ROBERTA
 from fairseq_plugins.modules.loading import require_names
@@ -163,7 +163,9 @@ def write_checkpoint(
     torch.save(checkpoint, folder / CHECKPOINT_FILE)
 
 
-def read_fairseq_state(source: Path, family: Family, vocabulary: Vocabulary) -> tuple[Any, Any]:
+def read_fairseq_state(
+    source: Path, family: Family, vocabulary: Vocabulary
+) -> tuple[Any, Any, Any]:
     """Read a ``pe_roberta`` checkpoint that a Hugging Face family can represent.
 
     Task heads that Hugging Face's classes lack are dropped with a warning; so are all heads if
@@ -175,7 +177,7 @@ def read_fairseq_state(source: Path, family: Family, vocabulary: Vocabulary) -> 
         vocabulary: vocabulary of its data.
 
     Returns:
-        Its options, and its weights by our names.
+        Its options, its weights by our names, and entries of config.json for its labels.
 
     Raises:
         ValueError: a damaged file, options that the family does not have, or another vocabulary.
@@ -209,7 +211,9 @@ def read_fairseq_state(source: Path, family: Family, vocabulary: Vocabulary) -> 
     reject_names(source, "lacks", needed - state.keys())
     reject_names(source, "must not have", state.keys() - needed)
     check_vocabulary(source, checkpoint, vocabulary)
-    return ours, state
+    # fairseq's own mixed precision saves half-precision weights.
+    wide = {name: weight.float() for name, weight in state.items()}
+    return ours, wide, label_options(source, checkpoint) if converted else {}
 
 
 def write_huggingface_folder(
@@ -255,8 +259,8 @@ def write_huggingface_folder(
         "vocab_size": len(rows),
         "max_position_embeddings": len(weights[prefix + POSITIONS]),
         "type_vocab_size": len(weights[prefix + TYPES]),
-        **options,
         **task.options,
+        **options,
     }
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=1) + "\n")
     save_file(weights, folder / WEIGHTS_FILE, metadata={"format": "pt"})

@@ -98,7 +98,7 @@ def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
     """
     bpe = Gpt2Tokenizer.load(tokenizer)
     tokens = tokens_of(bpe)
-    ours, state = read_fairseq_state(source, ROBERTA, _vocabulary(bpe))
+    ours, state, labels = read_fairseq_state(source, ROBERTA, _vocabulary(bpe))
     table = state[OUR_POSITIONS]
     extra = {
         POSITIONS: torch.cat([table.new_zeros(_FIRST_POSITION, table.size(1)), table]),
@@ -108,6 +108,7 @@ def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
         "pad_token_id": _PAD,
         "bos_token_id": bpe.dictionary.bos(),
         "eos_token_id": bpe.dictionary.eos(),
+        **labels,
     }
     vocabulary = {token: index for index, token in enumerate(tokens)}
     (target / VOCABULARY_FILE).write_text(json.dumps(vocabulary))

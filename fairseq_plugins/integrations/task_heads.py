@@ -1,15 +1,28 @@
 """Conversion of the task heads of ``pe_roberta`` to those of Hugging Face's classes."""
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from fairseq_plugins.common.dictionaries import read_dictionary
+from fairseq_plugins.common.vocabulary import (
+    LABEL_DIGEST,
+    LABELS,
+    digest,
+    find_dictionary,
+    find_option,
+)
 from fairseq_plugins.integrations.masked_models import OUR_WORDS, Family
 from fairseq_plugins.modules.roberta_options import PERobertaConfig
 
+logger = logging.getLogger(__name__)
+
+_FILLER = "madeupword"  # fairseq fills dictionaries up to a multiple of eight
 _PREFIX = re.compile(r"(classification_heads|span_heads)\.[^.]+\.")
 
 
@@ -25,6 +38,32 @@ class TaskHead:
 def is_of_task_head(name: str) -> bool:
     """Return whether a weight of ``pe_roberta`` belongs to the head of a task."""
     return _PREFIX.match(name) is not None
+
+
+def label_options(source: Path, checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of config.json that name a classifier's labels in their order.
+
+    They are in the dictionary beside the checkpoint or in its training data. Empty, with a warning,
+    for a classifier without that dictionary; empty for other heads.
+    """
+    known = find_option(checkpoint, "model", LABEL_DIGEST)
+    if not known:
+        return {}
+    path = find_dictionary(source, checkpoint, LABELS)
+    names = [] if path is None else read_dictionary(path)
+    if digest(names) != known:
+        logger.warning(
+            "%s: its labels become LABEL_0, LABEL_1, ..., since their names are not there: put %s "
+            "of its data beside it",
+            source,
+            LABELS,
+        )
+        return {}
+    names = [name for name in names if not name.startswith(_FILLER)]
+    return {
+        "id2label": {str(i): name for i, name in enumerate(names)},
+        "label2id": {name: i for i, name in enumerate(names)},
+    }
 
 
 def task_head(family: Family, ours: Mapping[str, Any], state: Mapping[str, Tensor]) -> TaskHead:

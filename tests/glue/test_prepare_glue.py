@@ -24,6 +24,8 @@ from fairseq_plugins.data.gpt2_bpe import learn_gpt2_bpe
 from fairseq_plugins.glue import official
 from fairseq_plugins.glue.prepare import Options, find_files, main, prepare
 from fairseq_plugins.glue.prepare_generated import order, place, write_tasks
+from fairseq_plugins.glue.read import Example, SplitText
+from fairseq_plugins.glue.sampling import hold_out
 from fairseq_plugins.glue.tasks import TASKS
 from fairseq_plugins.glue.write import kept_tokens
 
@@ -173,6 +175,37 @@ def test_a_part_of_the_training_set_is_held_out(tmp_path: Path, bpe: Path) -> No
     assert about["request"]["held_out"] == about["splits"]["held_out"]["examples"] == count
     assert make("again", held_out=count)[1] == held_out
     assert any(make(f"s{seed}", held_out=count, seed=seed)[1] != held_out for seed in (2, 3, 4))
+
+
+def test_first_sentences_of_the_held_out_part_are_not_in_the_disjoint_training_set(
+    tmp_path: Path, bpe: Path
+) -> None:
+    folder = tmp_path / "raw" / "RTE"
+    folder.mkdir(parents=True)
+    header = "index\tsentence1\tsentence2\tlabel"
+    for split, count in (("train", 30), ("dev", 3)):
+        lines = [
+            f"{i}\tthe {split} {i // 2}\tthe cat {i}\t{ENTAILMENT[i % 2]}" for i in range(2 * count)
+        ]
+        (folder / f"{split}.tsv").write_text("\n".join([header, *lines]) + "\n")
+    options = Options(bpe, held_out=10, disjoint=True)
+    prepare([TASKS["RTE"]], tmp_path / "out", options, [tmp_path / "raw"])
+    about = json.loads((tmp_path / "out" / "RTE" / "data.json").read_text())
+    assert about["seen_first_sentences"] == {"valid": 0.0, "held_out": 0.0}
+    splits = about["splits"]
+    assert splits["held_out"]["examples"] == 10 and 40 <= splits["train"]["examples"] < 50
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_class_keeps_an_example_to_train_on(seed: int) -> None:
+    classes = [str(i) for i in range(30)]
+    examples = tuple(Example((f"{label} {i}",), label) for label in classes for i in range(2))
+    parts = hold_out(SplitText("x", "", examples, 0), 20, str(seed), classes)
+    assert {one.label for one in parts["train"].examples} == {*classes}
+    assert sorted(map(str, (*parts["train"].examples, *parts["held_out"].examples))) == sorted(
+        map(str, examples)
+    )
+    assert 10 <= len(parts["held_out"].examples) <= 20
 
 
 def test_more_held_out_than_there_is_are_refused(tmp_path: Path, bpe: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from omegaconf import OmegaConf
 
 from fairseq_plugins.__main__ import main
-from fairseq_plugins.common.errors import CheckpointError
+from fairseq_plugins.common.errors import CheckpointError, OptionError
 from fairseq_plugins.evaluation import beyond_training
 from fairseq_plugins.evaluation import language_model as evaluation
 from fairseq_plugins.evaluation.samples import MaskedSamples
@@ -243,6 +243,9 @@ def test_masked_losses_are_those_of_the_criterion(data: Path, masked: Path, caps
     samples = MaskedSamples(data, "valid", often, length=16, break_mode="none", seed=1)
     _, count = beyond_training.masked_by_position(trained.model, samples, 8, batch_size=3)
     assert count[0] == 0 and (count[1:] > 0).all(), "<s> is masked then, and never scored"
+    paired = OmegaConf.merge(OmegaConf.create(trained.task), {"pairs": True})
+    with pytest.raises(OptionError, match="trained without --pairs"):
+        MaskedSamples(data, "valid", paired, length=16, seed=1)
 
 
 @pytest.mark.parametrize(

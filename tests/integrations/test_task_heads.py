@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 import torch
 from fairseq import checkpoint_utils
+from safetensors.torch import load_file
 from torch import Tensor
 from transformers import (
+    AutoConfig,
     AutoModelForMaskedLM,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
 )
 
 from fairseq_plugins.cli.convert import main
+from fairseq_plugins.common.vocabulary import digest
 from fairseq_plugins.modules.identity import ROBERTA
 from tests import checkpoints
 from tests.integrations.test_bert_conversion import our_order
@@ -100,6 +103,33 @@ def test_a_classifier(trained: Trained, tmp_path: Path, labels: int) -> None:
     assert json.loads((folder / "config.json").read_text())["architectures"] == [name]
     # The output head is still there.
     assert theirs(AutoModelForMaskedLM, folder, trained, tokens).logits.size(-1) == trained.size
+
+
+def test_a_classifier_keeps_the_names_of_its_labels(
+    trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their order depends on the data that it was trained with."""
+    names = ["neutral", "entailment", "contradiction"]
+    trained.save(
+        lambda model: model.register_classification_head("x", num_classes=3),
+        label_digest=digest([*names, "madeupword0000"]),
+    )
+    plain = AutoConfig.from_pretrained(trained.convert(tmp_path / "plain"))
+    assert plain.id2label[2] == "LABEL_2" and "put label/dict.txt" in capsys.readouterr().err
+    labels = trained.path.parent / "label" / "dict.txt"
+    labels.parent.mkdir()
+    labels.write_text("".join(f"{name} 1\n" for name in (*names, "madeupword0000")))
+    named = AutoConfig.from_pretrained(trained.convert(tmp_path / "named"))
+    assert [named.id2label[i] for i in range(3)] == names
+    assert len(named.id2label) == 3 and named.label2id == {name: i for i, name in enumerate(names)}
+    labels.write_text("contradiction 1\nneutral 1\nentailment 1\n")
+    assert AutoConfig.from_pretrained(trained.convert(tmp_path / "other")).id2label[0] == "LABEL_0"
+
+
+def test_half_precision_weights_are_written_in_single(trained: Trained, tmp_path: Path) -> None:
+    trained.save(lambda model: model.half())
+    written = load_file(trained.convert(tmp_path / "back") / "model.safetensors")
+    assert {weight.dtype for weight in written.values()} == {torch.float32}
 
 
 @torch.no_grad()
