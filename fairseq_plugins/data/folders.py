@@ -32,7 +32,7 @@ class Folder:
     request: Mapping[str, Any]  # source and settings, which determine its content
     files: tuple[str, ...] = DATA_FILES  # names of those that it must hold
     record: str = "data.json"  # name of the record file
-    # sha256 of each split's source file, for requests that do not contain them.
+    # sha256 of each split's source file, or of each file of the origin, for requests without them.
     sums: Mapping[str, str] = field(default_factory=dict)
     force: bool = False  # whether other data may be replaced
 
@@ -58,8 +58,10 @@ class Folder:
             elif old != new:
                 before, now = ("unset" if one is None else f"{one!s:.40}" for one in (old, new))
                 changes.append(f"{name} is {before}, not {now}")
-        splits = record.get("splits") or {}
-        other = [s for s, digest in self.sums.items() if splits.get(s, {}).get("sha256") != digest]
+        known = {name: split.get("sha256") for name, split in (record.get("splits") or {}).items()}
+        if isinstance(archives := (record.get("origin") or {}).get("sha256"), dict):
+            known |= archives
+        other = [name for name, digest in self.sums.items() if known.get(name) != digest]
         return [*changes, *([f"other files: {', '.join(other)}"] if other else [])]
 
     def report_done(self) -> None:

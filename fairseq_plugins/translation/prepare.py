@@ -6,6 +6,7 @@ python -m fairseq_plugins.translation.prepare files|wmt14|toy [options]
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +68,14 @@ def prepare_archived(
     Raises:
         DataError: something is missing, damaged or wrong; nothing is written then.
     """
-    folder = settings.folder(output, {"corpus": corpus.name}, corpus.languages)
+    folder, sums = settings.folder(output, {"corpus": corpus.name}, corpus.languages), {}
     folder.refuse_other()
     text = ArchivedText(corpus, source or output.parent / "downloads" / corpus.name)
     if source is not None:
         text.require()
+        sums = {path.name: sha256(path) for path in text.inputs()}
+        folder = replace(folder, sums=sums)
+        folder.refuse_other()
     if folder.is_done():
         folder.report_done()
         return
@@ -79,7 +83,6 @@ def prepare_archived(
         sums = fetch(corpus, text.folder)
         origin: dict[str, Any] = {"urls": [member.url for member in corpus.members]}
     else:
-        sums = {path.name: sha256(path) for path in text.inputs()}
         origin = {"from": source.resolve().name}
     with build_folder(folder, resume={**folder.request, "files": sums}) as work:
         if work:

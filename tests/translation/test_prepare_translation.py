@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -299,6 +300,11 @@ def test_every_hundredth_pair_is_held_out_and_cleaned(tmp_path, binarised):
     assert found["splits"]["valid"]["en"]["lines"] == 3
     digest = hashlib.sha256((source / "a.en").read_bytes()).hexdigest()
     assert found["origin"]["sha256"]["a.en"] == digest
+    write_lines(source / "a.en", [f"other {n}" for n in range(1, 151)])
+    with pytest.raises(DataError, match=r"has other data \(other files: a\.en\)"):
+        prepare_archived(corpus, output, SETTINGS, source)
+    prepare_archived(corpus, output, replace(SETTINGS, force=True), source)
+    assert len(binarised) == 2 and about(output)["origin"]["sha256"]["a.en"] != digest
 
 
 # ---- what is refused, with nothing left behind
