@@ -16,7 +16,7 @@ from fairseq_plugins.cli.analysis_options import (
 from fairseq_plugins.common.data_commands import typed_command
 from fairseq_plugins.common.errors import OptionError, checkpoint_given_by
 from fairseq_plugins.common.option_types import new_file
-from fairseq_plugins.common.root import ROOT, data_folder, from_root
+from fairseq_plugins.common.root import ROOT, data_folder, from_root, root_folder
 from fairseq_plugins.data.options import check_at_least, check_folder
 from fairseq_plugins.papers import PUBLISHED, SCALE_NAMES, TABLES
 from fairseq_plugins.papers.bert import SEEDS
@@ -136,7 +136,7 @@ def _figure(args: argparse.Namespace) -> None:
 
 def _folder(number: int) -> Path:
     """Return the folder of a figure's results."""
-    return ROOT / "results" / f"bert_figure{number}"
+    return ROOT / root_folder("results") / f"bert_figure{number}"
 
 
 def _redraw(args: argparse.Namespace) -> None:

@@ -25,11 +25,17 @@ from fairseq_plugins.records.runs import LOCAL
 
 PAPER = "paper"  # all tables and figures of a paper
 TIMED = "table9"
-# Made by other commands.
-ANALYSES = {
-    "bert_table5": ("correlations",),
-    "awareness": ("awareness", "--output", "results/awareness"),
-}
+AWARENESS = "awareness"
+
+
+def _analysis(name: str) -> list[str]:
+    """Return the words of `fairseq-pe analyse` that make a table."""
+    if name == AWARENESS:
+        return [AWARENESS, "--output", (root_folder("results") / AWARENESS).as_posix()]
+    return ["correlations"]
+
+
+ANALYSES = ("bert_table5", AWARENESS)  # made by `fairseq-pe analyse`
 EXTRA_WORDS = {
     CLAIMS: "of all papers, judged by the results there are",
     PAGES: "all of them anew, of the results there are",
@@ -38,7 +44,7 @@ EXTRA_WORDS = {
 }
 OTHER_COMMANDS = {
     TIMED: "LRPE's Table 9, which times and trains nothing; in a checkout alone",
-    **{name: f"the same as `fairseq-pe analyse {' '.join(w)}`" for name, w in ANALYSES.items()},
+    **{name: f"the same as `fairseq-pe analyse {' '.join(_analysis(name))}`" for name in ANALYSES},
 }
 _TRACKERS = {"tensorboard": ("tensorboardX", "tensorboard"), "wandb": ("wandb",)}  # modules
 
@@ -67,7 +73,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     name = chooser.parse_args([first] if first else []).table
     logging.disable(logging.INFO)  # libraries log; this program prints
     if name in ANALYSES:
-        return analyse.main([*ANALYSES[name], *given])
+        return analyse.main([*_analysis(name), *given])
     if name == TIMED:
         if not IS_CHECKOUT:
             chooser.error(f"{TIMED} must be made in a checkout, whose benchmarks/ no wheel has")
@@ -114,8 +120,10 @@ def _check_options(args: argparse.Namespace, root: Path, *, is_paper: bool) -> N
     for other in ("force", "slurm"):
         if args.missing_checkpoints and getattr(args, other):
             raise OptionError(f"`--missing-checkpoints` must be left out with `--{other}`.")
-    if args.force and getattr(args, "missing_tasks", False):
-        raise OptionError("`--missing-tasks` must be left out with `--force`.")
+    for other in ("force", "missing_checkpoints"):
+        if getattr(args, "missing_tasks", False) and getattr(args, other):
+            option = other.replace("_", "-")
+            raise OptionError(f"`--missing-tasks` must be left out with `--{option}`.")
     if args.log and not any(map(is_installed, _TRACKERS[args.log])):
         raise OptionError(
             f"`--log {args.log}` needs {_TRACKERS[args.log][0]}, which is not installed; "

@@ -209,7 +209,7 @@ class Glue(Experiment):
         ]
         for label in self.averaged:
             without = [r for r in results if label not in r["metrics"]]
-            if label not in averaged and len(without) < len(results):
+            if label not in averaged and 0 < len(without) < len(results):
                 shown = ", ".join(f"`{row}`" for row in sorted({r["row"] for r in without}))
                 notes.append(
                     f"The averages here leave out {label}: runs of {shown} have no number for it. "

@@ -289,7 +289,7 @@ def mismatch(
 def read_results(folder: Path, metrics: type[MetricsSchema], say: Say) -> list[Result]:
     """Read all results in a folder; `say` is called with the error of each invalid file."""
     loaded = (read_result(path, metrics, say) for path in sorted(folder.glob("*.json")))
-    return metrics.comparable([result for result in loaded if result is not None])
+    return [result for result in loaded if result is not None]
 
 
 def newest_by_attention(results: Iterable[Result]) -> dict[str, Result]:

@@ -37,7 +37,7 @@ def read_tidy(
     """
     for table, metrics in tables:
         for scale in sorted((folder / table.name).glob("*/")):
-            for result in read_results(scale, metrics, say):
+            for result in metrics.comparable(read_results(scale, metrics, say)):
                 yield from _rows(table, result)
 
 

@@ -32,7 +32,12 @@ def plan_paper(root: Path, args: argparse.Namespace) -> list[list[PlannedRun]]:
     tables, used = [], set()
     for name in PAPERS[args.paper]:
         table = TABLES[name]
-        scale = EXPERIMENTS[table.experiment].scales[args.scale]
+        scale = EXPERIMENTS[table.experiment].scales.get(args.scale)
+        if scale is None:
+            raise ValueError(
+                f"`--scale` must be one that all tables of the paper have, but {name} has no "
+                f"{args.scale}; give it to the scripts of single tables."
+            )
         devices = devices_of(scale, args.gpus, args.jobs, is_slurm=args.slurm or args.dry_run)
         own = [row for row in table.row_names if args.rows is None or row in args.rows]
         used |= set(own)

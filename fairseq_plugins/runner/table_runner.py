@@ -21,6 +21,7 @@ from fairseq_plugins.runner import checkpoints
 from fairseq_plugins.runner.interruption import Interruption
 from fairseq_plugins.runner.journal import Journal
 from fairseq_plugins.runner.launcher import get_launchers
+from fairseq_plugins.runner.plan import MISSING_TASKS
 from fairseq_plugins.runner.progress import DONE, FAILED, PRETRAINING, SKIPPED, Progress
 from fairseq_plugins.runner.run_execution import UNWRITTEN, RunContext, RunExecution, RunFailed
 from fairseq_plugins.runner.run_options import RunOptions
@@ -69,6 +70,11 @@ class TableRunner(RunContext):
             if self._is_done(planned):  # by the process that held the lock until now
                 return
             forced = self.options.force or is_being_replaced(self.root, planned)
+            if forced and MISSING_TASKS in planned.options:
+                raise RunFailed(
+                    "an unfinished --force replaces it, which the same command without "
+                    f"{MISSING_TASKS} continues"
+                )
             with_metrics = self._with_recorded_metrics(planned)
             execution = RunExecution(self, with_metrics, lock, forced=forced)
             if self.options.stage == "train":

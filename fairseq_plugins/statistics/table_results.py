@@ -147,12 +147,11 @@ class TableFolder:
         """Read the results to show, and a sentence on each of the others."""
         configs = nearest_configs(self.root)
         rows = known_rows(self.table, configs)
+        metrics = EXPERIMENTS[self.table.experiment].metrics
         shown: list[Result] = []
         left_out: list[str] = []
         for result in read_results(
-            self.root / self.folder,
-            EXPERIMENTS[self.table.experiment].metrics,
-            lambda text: left_out.append(f"{text}."),
+            self.root / self.folder, metrics, lambda text: left_out.append(f"{text}.")
         ):
             run = run_of(result)
             if reason := self._mismatch(configs, rows, run, result):
@@ -170,7 +169,8 @@ class TableFolder:
         shown = [result for result in shown if result not in others]
         mixed = other_data(shown)
         left_out += mixed.values()
-        return [result for result in shown if run_of(result).name not in mixed], left_out
+        shown = [result for result in shown if run_of(result).name not in mixed]
+        return metrics.comparable(shown), left_out
 
     def _mismatch(self, configs: Path, rows: Sequence[str], run: Run, result: Result) -> str:
         """Return how a result differs from this experiment; empty if it does not."""

@@ -15,6 +15,7 @@ from fairseq_plugins.papers.lrpe import TABLE_3
 from fairseq_plugins.records import results
 from fairseq_plugins.records.recipe_files import read_content
 from fairseq_plugins.report.captions import caption
+from fairseq_plugins.runner import table_runner
 from fairseq_plugins.runner.plan import plan
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.site.runs import circumstances
@@ -134,6 +135,19 @@ def test_recorded_scores_give_the_same_columns():
 def test_results_with_several_rates_cannot_be_completed(capsys):
     with pytest.raises(ValueError, match="`--missing-tasks` must be left out at scale mini"):
         LRPE_GLUE.with_missing_tasks("mini")
-    with pytest.raises(SystemExit):
-        main(["table3", "--scale", "toy", "--missing-tasks", "--force"])
-    assert "`--missing-tasks` must be left out with `--force`" in capsys.readouterr().err
+    for other in ("--force", "--missing-checkpoints"):
+        with pytest.raises(SystemExit):
+            main(["table3", "--scale", "toy", "--missing-tasks", other])
+        said = capsys.readouterr().err
+        assert f"`--missing-tasks` must be left out with `{other}`" in said
+
+
+def test_a_result_that_is_being_replaced_keeps_no_score(place, monkeypatch, capsys):
+    """An interrupted --force may have other settings than the result."""
+    _, _, run = work(place, {"Order": 90.0, "Place": 70.0}, missing_tasks=False)
+    forget(place, run, "Place")
+    before = read(place, run)
+    monkeypatch.setattr(table_runner, "is_being_replaced", lambda *_: True)
+    status, fake, _ = work(place, {"Place": 30.0}, missing_tasks=True)
+    assert status != 0 and not fake.trained and read(place, run) == before
+    assert "the same command without --missing-tasks continues" in capsys.readouterr().out

@@ -8,6 +8,8 @@ from fairseq_plugins.experiments.glue_scores import Scores
 from fairseq_plugins.papers import TABLES
 from fairseq_plugins.records.results import mismatch, other_data, run_of
 from fairseq_plugins.report.captions import caption
+from fairseq_plugins.statistics import table_results
+from fairseq_plugins.statistics.table_results import TableFolder
 
 LABELS = ("CoLA", "SST-2", "RTE")
 
@@ -82,6 +84,23 @@ def test_averages_are_over_the_tasks_that_all_results_have():
     # Its baseline would be in that of the average.
     assert [*found[0]["data"]["floors"]] == ["data/SST-2", "data/RTE"]
     assert whole["metrics"]["average"] == 50.0
+
+
+def test_a_result_that_the_page_leaves_out_changes_no_average(monkeypatch, tmp_path):
+    made = [scored(CoLA=10.0, SST_2=80.0, RTE=60.0), scored(SST_2=90.0, RTE=60.0)]
+    for result in made:
+        cell = {"table": "table3", "attention": "vanilla", "scale": "mini", "seed": 1}
+        result |= {**cell, "config": {}, "finished_at": "2026-01-01T00:00:00+00:00"}
+    monkeypatch.setattr(table_results, "read_results", lambda *_: made)
+    left_out = {"base": "an older recipe"}
+    monkeypatch.setattr(
+        TableFolder, "_mismatch", lambda _, configs, rows, run, result: left_out.get(run.row, "")
+    )
+    monkeypatch.setattr(table_results.PretrainedModel, "of", lambda config: None)
+    experiment = EXPERIMENTS[TABLES["table3"].experiment]
+    folder = TableFolder(tmp_path, TABLES["table3"], experiment.scales["mini"])
+    (shown,), (reason,) = folder._own_results()
+    assert shown["metrics"]["average"] == 50.0 and "an older recipe" in reason
 
 
 def test_the_page_says_which_task_is_in_no_average():

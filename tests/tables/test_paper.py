@@ -67,6 +67,7 @@ def write_done(root, command=COMMAND):
         (["--scale", "toy", "--jobs", "0"], "`--jobs` must be at least 1, but is 0 instead"),
         (["--max-running", "-1"], "`--max-running` must be at least 0, but is '-1'"),
         (["--max-running", "some"], "`--max-running` must be at least 0"),
+        (["--scale", "published"], "`--scale` must be one that all tables of the paper have"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("more", [["--slurm"], ["--slurm", "--dry-run"]])
