@@ -201,8 +201,8 @@ _METHOD = (
     "correlations are over the rows, those of speed over the eight types.",
     "A claim about every other row is judged pair by pair, each over the seeds that the pair "
     "shares. It is confirmed if all pairs are, and contradicted if one is after Holm's correction "
-    "over all; the least favourable pair is shown. A claim about most rows needs more than half of "
-    "the pairs; the pair that completes them is shown, with p corrected for those that may fail "
+    "over all; the least certain of the pairs that decide is shown. A claim about most rows needs "
+    "more than half of the pairs; p is then corrected for those that may fail "
     "(Benjamini and Heller 2008).",
     "For fine-tuned models (GLUE, SQuAD) a seed of `published` varies how the model is adapted to "
     "the row's encoding and how it is fine-tuned; a seed of `mini` varies the fine-tuning alone, "

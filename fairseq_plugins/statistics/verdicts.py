@@ -52,8 +52,8 @@ class Verdict:
     """The verdict on a claim, with the effect that decides it."""
 
     word: Word
-    # Of several comparisons the least favourable, or that which contradicts; None if not run. Its
-    # p-value is of the threshold at which the claim begins to hold.
+    # Of several comparisons the one that decides; None if not run. Its p-value is of the threshold
+    # at which the claim begins to hold.
     estimate: Estimate | None = None
     unit: str = ""  # of the effect: "%" for ratios, "r" for correlations, "x" for speed
     digits: int = 2
@@ -233,32 +233,35 @@ def _of_several(
 
     The claim is confirmed if enough of them hold, each at the level divided by `exceptions` + 1
     (Benjamini and Heller 2008), and contradicted if more than `exceptions` are significantly
-    reversed after Holm's correction over all. The effect is that of the deciding comparison, which
-    has `exceptions` less favourable ones before it.
+    reversed after Holm's correction over all. The estimate is that of the comparison which decides
+    so: the least certain one without the exceptions. If it is confirmed or contradicted, its
+    p-value is the claim's.
     """
-    level = SIGNIFICANT / (exceptions + 1)
     sign = 1 if evidence.claimed == "above" else -1
     digits = _digits(evidence.table, evidence.metric)
     each = correct_all(dict(enumerate(estimates))).values()
 
-    def deciding(some: Sequence[Estimate]) -> Estimate:
-        return sorted(some, key=lambda one: sign * one.effect)[exceptions]
-
     wrong = [one for one in each if one.is_significant and sign * one.effect < 0]
     if len(wrong) > exceptions:
-        reversed_one = deciding(wrong)
+        reversed_one = sorted(wrong, key=lambda one: one.adjusted or 0.0)[exceptions]
         estimate = replace(reversed_one, p=reversed_one.adjusted)
         return Verdict(Word.CONTRADICTED, estimate, "", digits)
+
+    def certainty(one: Estimate) -> tuple[float, float]:
+        tail = 1.0 if one.p is None else one.p / 2  # one-sided p-value
+        return (tail if one.p is None or sign * one.effect >= 0 else 1 - tail), -sign * one.effect
+
+    last = sorted(each, key=certainty)[-1 - exceptions]
+    level = SIGNIFICANT / (exceptions + 1)
     unsure = [one for one in each if one.p is None or one.p >= level or sign * one.effect < 0]
-    if len(unsure) > exceptions:
-        counts = sorted(count for one in unsure if (count := enough_seeds(one)) is not None)
-        needed = len(unsure) - exceptions
-        enough = counts[needed - 1] if len(counts) >= needed else None
-        return Verdict(Word.UNDECIDED, deciding(unsure), "", digits, enough=enough)
-    weakest = deciding([*each])
-    assert weakest.p is not None, "an estimate without p is unsure"
-    estimate = replace(weakest, p=weakest.p * (exceptions + 1))
-    return Verdict(Word.CONFIRMED, estimate, "", digits)
+    needed = len(unsure) - exceptions
+    if needed <= 0:
+        assert last.p is not None, "an estimate without p is unsure"
+        estimate = replace(last, p=last.p * (exceptions + 1))
+        return Verdict(Word.CONFIRMED, estimate, "", digits)
+    counts = sorted(count for one in unsure if (count := enough_seeds(one)) is not None)
+    enough = counts[needed - 1] if len(counts) >= needed else None
+    return Verdict(Word.UNDECIDED, last, "", digits, enough=enough)
 
 
 def _correlation(evidence: Correlation, numbers: ScaleResults) -> Verdict:

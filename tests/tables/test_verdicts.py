@@ -228,6 +228,25 @@ def test_of_a_claim_on_every_row_the_effect_is_shown_that_decides():
     assert verdict.estimate.low < 0 < verdict.estimate.high
 
 
+def test_p_of_a_claim_on_several_rows_is_of_the_least_certain_pair():
+    """The smallest effect may be the most certain one."""
+    spe = (60.0, 61.0, 62.0)
+    far, near = (50.0, 52.5, 50.5), (58.0, 59.1, 60.0)
+    base = partial(Comparison, **LM, first=("spe",))
+    every = base(second=("a", "b"), of_every=True, claimed="above")
+    verdict = judge(claim(every), numbers(spe=spe, a=far, b=near))
+    # By t = 10 / (1.5 / sqrt 3) of two degrees of freedom.
+    assert verdict.word == "confirmed" and verdict.estimate.effect == pytest.approx(10.0)
+    assert verdict.estimate.p == pytest.approx(0.0074, abs=1e-4)
+    rows = numbers(spe=spe, a=far, b=near, c=(70.0, 71.2, 72.1))
+    verdict = judge(claim(base(second=("a", "b", "c"), of_most=True, claimed="above")), rows)
+    assert verdict.word == "confirmed" and verdict.estimate.p == pytest.approx(0.0148, abs=1e-4)
+    reversed_one = replace(every, claimed="below")
+    verdict = judge(claim(reversed_one), numbers(spe=spe, a=far, b=near))
+    assert verdict.word == "contradicted" and verdict.estimate.effect < 3
+    assert verdict.estimate.p < 0.002, "one reversed pair is enough"
+
+
 def test_what_is_missing_is_named():
     verdict = judge(claim(below()), numbers(base=(60.0,)))
     assert (verdict.word, verdict.estimate) == ("not run", None)
