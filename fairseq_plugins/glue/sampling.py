@@ -1,5 +1,6 @@
 """Choice of the examples of a split: samples, held-out parts and disjoint sets."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random
@@ -29,7 +30,7 @@ def hold_out(
 ) -> dict[str, SplitText]:
     """Split the training set into `train` and `held_out` with `count` examples.
 
-    Held out are fewer where one of the `classes` would have no example left to train on.
+    Each of the `classes` keeps an example to train on, in exchange for one of another class.
 
     Raises:
         OptionError: `count` is not below the number of examples.
@@ -41,10 +42,15 @@ def hold_out(
             f"but is {count}"
         )
     chosen = set(Random(f"{seed}/{HELD_OUT}").sample(range(total), count))
+    labels = [example.label for example in train.examples]
     for label in classes:
-        own = [i for i, example in enumerate(train.examples) if example.label == label]
-        if chosen.issuperset(own):
-            chosen -= {*own[:1]}
+        own = [i for i in range(total) if labels[i] == label]
+        if not own or not chosen.issuperset(own):
+            continue
+        left = Counter(labels[i] for i in range(total) if i not in chosen)
+        others = [i for i in range(total) if i not in chosen and left[labels[i]] > 1]
+        chosen.remove(own[0])
+        chosen |= {*Random(f"{seed}/{label}").sample(others, min(1, len(others)))}
     parts: dict[str, list[Example]] = {"train": [], HELD_OUT: []}
     for number, example in enumerate(train.examples):
         parts[HELD_OUT if number in chosen else "train"].append(example)

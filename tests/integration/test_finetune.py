@@ -51,11 +51,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "least 20 lines of similar length, or none is left for valid, but has 4",
         ),
         ("0.5\ta\n1.5\tb\n", "base", "error: DATA must have at least 3 examples, of which 2 are"),
-        (
-            "yes\ta\nno\tb\nno\tc\nyes\td\n",
-            "base",
-            "none of the 2 examples taken has the label yes; more examples of it are needed",
-        ),
     ],
 )
 def test_too_few_examples_are_told_by_their_number(root, capsys, examples, encoding, message):
