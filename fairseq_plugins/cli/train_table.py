@@ -46,6 +46,12 @@ OTHER_COMMANDS = {
     TIMED: "LRPE's Table 9, which times and trains nothing; in a checkout alone",
     **{name: f"the same as `fairseq-pe analyse {' '.join(_analysis(name))}`" for name in ANALYSES},
 }
+_EXCLUSIVE = (
+    ("missing_checkpoints", "force"),
+    ("missing_checkpoints", "slurm"),
+    ("missing_tasks", "force"),
+    ("missing_tasks", "missing_checkpoints"),
+)
 _TRACKERS = {"tensorboard": ("tensorboardX", "tensorboard"), "wandb": ("wandb",)}  # modules
 
 
@@ -117,13 +123,10 @@ def _check_options(args: argparse.Namespace, root: Path, *, is_paper: bool) -> N
             raise OptionError(f"`--{option}` must be left out without `--slurm`.")
     if is_paper:
         return
-    for other in ("force", "slurm"):
-        if args.missing_checkpoints and getattr(args, other):
-            raise OptionError(f"`--missing-checkpoints` must be left out with `--{other}`.")
-    for other in ("force", "missing_checkpoints"):
-        if getattr(args, "missing_tasks", False) and getattr(args, other):
-            option = other.replace("_", "-")
-            raise OptionError(f"`--missing-tasks` must be left out with `--{option}`.")
+    for option, other in _EXCLUSIVE:
+        if getattr(args, option, False) and getattr(args, other):
+            words = (name.replace("_", "-") for name in (option, other))
+            raise OptionError("`--{}` must be left out with `--{}`.".format(*words))
     if args.log and not any(map(is_installed, _TRACKERS[args.log])):
         raise OptionError(
             f"`--log {args.log}` needs {_TRACKERS[args.log][0]}, which is not installed; "

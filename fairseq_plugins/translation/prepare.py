@@ -75,7 +75,6 @@ def prepare_archived(
         text.require()
         sums = {path.name: sha256(path) for path in text.inputs()}
         folder = replace(folder, sums=sums)
-        folder.refuse_other()
     if folder.is_done():
         folder.report_done()
         return
