@@ -65,8 +65,10 @@ class Folder:
         return [*changes, *([f"other files: {', '.join(other)}"] if other else [])]
 
     def report_done(self) -> None:
-        """Print that the folder exists."""
-        report(f"{self.path} is already there; delete it to prepare it again")
+        """Print that the folder exists, and from which folder it was made where one was given."""
+        origin = (read_object(self.path / self.record) or {}).get("origin") or {}
+        source = f", made --from {origin['from']}" if "from" in origin else ""
+        report(f"{self.path} is already there{source}; delete it to prepare it again")
 
     def refuse_other(self) -> None:
         """Raise DataError if the path holds something not made here, or other data.

@@ -41,8 +41,8 @@ class DeBERTa(PositionEncoding):
             their port in transformers), which negate query - key, then read rows as keys.
 
     Raises:
-        ValueError: for a ``max_distance`` below 1, or ``content`` where embed_dim is not
-            num_heads * head_dim.
+        ValueError: for a ``max_distance`` below 1, ``content`` where embed_dim is not num_heads *
+            head_dim, or a ``p2c_offset`` without the term that it is about.
     """
 
     keeps_absolute_embedding = False
@@ -58,6 +58,8 @@ class DeBERTa(PositionEncoding):
     ) -> None:
         super().__init__(context)
         check_at_least(1, "max_distance", max_distance)
+        if terms == "c2p" and p2c_offset != "key_minus_query":
+            raise ValueError(f"`p2c_offset={p2c_offset}` needs `terms` with p2c, not {terms!r}.")
         self.max_distance, self.projections, self.terms = max_distance, projections, terms
         self.p2c_offset = p2c_offset
         features, width = context.num_heads * context.head_dim, context.embed_dim

@@ -145,7 +145,7 @@ def lrpe(
     Raises:
         ValueError: an odd head_dim where all features are rotated; ``learned_p`` without a
             Householder P; ``learned_theta`` with a permutation; theta types b and c in a causal
-            model or without a rotation.
+            model, without a rotation or with a ``base``.
     """
     return build_lrpe(
         context,
@@ -227,6 +227,8 @@ def rotation_angles(
             f"`theta_type={theta_type}` depends on the sequence's length, which a causal model "
             "does not know while it generates; use `theta_type=a`."
         )
+    if theta_type != "a" and base != _BASE:
+        raise ValueError(f"`base={base:g}` needs `theta_type=a`, not {theta_type!r}.")
     count = rotated_count(rotated, dim)
     return Formula(theta, (theta_type, count, base, context.max_positions)), count // 2
 

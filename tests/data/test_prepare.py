@@ -171,7 +171,7 @@ def test_a_second_call_does_nothing(raw, corpus, tmp_path, binarised, capsys):
     for _ in range(2):
         prepare.prepare_published(corpus, output, source=raw, mini_merges=16)
     assert len(binarised) == 2
-    assert "tiny-mini is already there" in capsys.readouterr().out
+    assert f"tiny-mini is already there, made --from {raw.name};" in capsys.readouterr().out
     assert left_in(output.parent) == ["tiny", "tiny-mini"]
 
 

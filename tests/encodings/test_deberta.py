@@ -105,6 +105,12 @@ def test_the_released_order_of_the_second_term(kind):
 
 
 @every_kind
+def test_an_order_of_a_term_that_is_left_out_is_refused(kind):
+    with pytest.raises(ValueError, match="`p2c_offset=query_minus_key` needs .*p2c, not 'c2p'"):
+        build(kind, terms="c2p", p2c_offset="query_minus_key")
+
+
+@every_kind
 def test_a_causal_attention_differs_in_what_it_hides_alone(kind):
     encoding, (q, k) = build(kind, causal=True), inputs(5, 7)
     actual = encoding.relative_logits(q, k, Q_AT, K_AT)

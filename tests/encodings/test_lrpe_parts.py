@@ -282,6 +282,7 @@ def test_length_dependent_frequencies_are_refused_where_the_length_is_unknown(th
         ("lrpe_type1", 2, {}, "`head_dim` must be at least 3 .*but is 2"),
         ("rope", 8, {"learned_p": True}, "`learned_p=true` .*'identity'"),
         ("lrpe_type4", 8, {"learned_theta": True}, "`learned_theta=true` .*permutation"),
+        ("lrpe_type1", 8, {"theta_type": "c", "base": 500.0}, "`base=500` needs `theta_type=a`"),
         ("lrpe_type8", 8, {"theta_type": "b"}, "`theta_type=b` needs `core=rotation`.*complex"),
         ("rope", 8, {"base": 1.0}, "`base` must .*above 1, but is 1.0"),
         ("rope", 8, {"base": "nan"}, "`base` must be finite .*but is nan"),
