@@ -106,7 +106,7 @@ def test_the_released_order_of_the_second_term(kind):
 
 @every_kind
 def test_an_order_of_a_term_that_is_left_out_is_refused(kind):
-    with pytest.raises(ValueError, match="`p2c_offset=query_minus_key` needs .*p2c, not 'c2p'"):
+    with pytest.raises(ValueError, match=r"`p2c_offset=query_minus_key` needs .*p2c, not 'c2p'"):
         build(kind, terms="c2p", p2c_offset="query_minus_key")
 
 
