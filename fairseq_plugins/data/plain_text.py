@@ -5,7 +5,7 @@ some out, as in a novel without empty lines, every line is one.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fairseq_plugins.common.errors import DataError, OptionError
@@ -20,8 +20,6 @@ _SPLIT_WORDS = {
     "valid": {"valid", "val", "validation", "dev"},
     "test": {"test"},
 }
-
-Numbering = Callable[[Iterable[bytes]], Iterator[tuple[int, bytes]]]  # document number, line
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
@@ -56,17 +54,16 @@ def read_splits(
         DataError: train has too few documents to hold some out.
     """
     missing = [split for split in SPLITS if not files[split]]
-    number: Numbering = _number_documents
+    by_line = False
     ranges: dict[str, tuple[int, int]] = {}
     if missing:
-        count, noun = _count(number(_joined(files["train"]))), "documents"
-        if count <= len(missing):  # as in a novel without empty lines
-            number, noun = _number_lines, "lines"
-            count = _count(number(_joined(files["train"])))
-        ranges = _held_out_ranges(missing, count, noun, held_out)
+        count = _count(_numbered(_joined(files["train"])))
+        if by_line := count <= len(missing):  # as in a novel without empty lines
+            count = _count(_numbered(_joined(files["train"]), by_line=True))
+        ranges = _held_out_ranges(missing, count, "lines" if by_line else "documents", held_out)
 
     def lines_of(split: str) -> Iterator[bytes]:
-        documents = number(_joined(files[split] or files["train"]))
+        documents = _numbered(_joined(files[split] or files["train"]), by_line=by_line)
         if split in ranges:
             first, last = ranges[split]
             documents = ((n, line) for n, line in documents if first <= n < last)
@@ -110,22 +107,13 @@ def _is_blank(line: bytes) -> bool:
     return not line.decode().strip()
 
 
-def _number_documents(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Number lines by document; empty lines belong to the preceding document."""
-    number, ended = 0, False
+def _numbered(lines: Iterable[bytes], *, by_line: bool = False) -> Iterator[tuple[int, bytes]]:
+    """Number lines by document, or each by itself; empty ones belong to what precedes them."""
+    number, ended = -1, True
     for line in lines:
-        if _is_blank(line):
-            ended = True
-        elif ended:
-            number, ended = number + 1, False
-        yield number, line
-
-
-def _number_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Number lines as documents of their own; empty lines belong to the preceding one."""
-    number = -1
-    for line in lines:
-        number += not _is_blank(line)
+        is_blank = _is_blank(line)
+        number += not is_blank and (ended or by_line)
+        ended = is_blank
         yield max(0, number), line
 
 

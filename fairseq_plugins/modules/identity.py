@@ -153,7 +153,7 @@ def _other_options(one: EncodingSpec, other: EncodingSpec) -> list[str]:
     return [
         name
         for name, value in one.options.items()
-        if None not in (value, other.options[name]) and value != other.options[name]
+        if None not in (value, other.options.get(name)) and value != other.options[name]
     ]
 
 

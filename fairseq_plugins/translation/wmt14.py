@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from fairseq_plugins.common.errors import DataError
-from fairseq_plugins.common.files import find_packed, reading, writing
+from fairseq_plugins.common.files import UNPACKING_ERRORS, find_packed, reading, writing
 from fairseq_plugins.data.archives import check_size
 from fairseq_plugins.data.download import CHUNK_BYTES, download
 from fairseq_plugins.data.folders import report
@@ -138,7 +138,7 @@ class ArchivedText:
                 report(f"unpacking {member.archive}")
                 extract(self.folder / member.archive, dict(zip(member.names, paths, strict=True)))
         source, target = (
-            plain_from_sgm(path, work) if path.suffix == ".sgm" else path for path in paths
+            plain_from_sgm(path, work) if ".sgm" in path.suffixes else path for path in paths
         )
         return source, target
 
@@ -167,14 +167,14 @@ def extract(archive: Path, wanted: dict[str, Path]) -> None:
                     absent.remove(name)
                 if not absent:
                     return
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (*UNPACKING_ERRORS, tarfile.TarError) as error:
         raise DataError(f"{archive} is damaged: {error}") from error
     raise DataError(f"{archive} does not hold {', '.join(sorted(absent))}")
 
 
 def plain_from_sgm(path: Path, work: Path) -> Path:
     """Write the segments of an SGM file as lines, read as sacrebleu does."""
-    target = work / path.name.removesuffix(".sgm")
+    target = work / path.name.partition(".sgm")[0]
     with reading(path) as lines, writing(target) as (out,):
         for line in lines:
             if line.startswith(b"<seg "):

@@ -135,6 +135,15 @@ def test_the_first_lines_of_each_evaluated_document(tmp_path: Path) -> None:
     assert kept == {"train": text, "valid": "1\n2\n\n4\n5\n", "test": "1\n2\n\n4\n5\n"}
 
 
+@pytest.mark.parametrize("blank", ["", "\n", "\n \n"])
+def test_empty_lines_before_the_first_document_belong_to_it(tmp_path: Path, blank: str) -> None:
+    write(tmp_path, train=f"{blank}1\n\n2\n\n3\n")
+    found = taken(find_files(tmp_path, {})[0])
+    assert found == {"train": f"{blank}1\n\n", "valid": "2\n\n", "test": "3\n"}
+    write(tmp_path, train=f"{blank}1\n2\n\n3\n")  # two documents are too few: by lines
+    assert taken(find_files(tmp_path, {})[0])["train"] == f"{blank}1\n"
+
+
 def test_too_few_documents(tmp_path: Path) -> None:
     files = dict.fromkeys(SPLITS, ()) | {"train": [write(tmp_path, a="1\n\n2\n") / "a.txt"]}
     with pytest.raises(DataError, match="too few lines to hold out 1 for each: 2"):

@@ -217,6 +217,16 @@ def test_robertas_longest_sequence_may_be_its_tasks() -> None:
     assert found.theirs == "`learned max_positions=32` under vanilla attention"
 
 
+@pytest.mark.parametrize("words", ["", "theta_type=b learned_theta=true"])
+def test_angles_of_which_one_divides_by_the_longest_sequence(words: str) -> None:
+    encoding = {"_name": ROBERTA, "position_encoding": "lrpe_type1"}
+    fixed, other = (
+        describe({**encoding, "position_encoding_options": options})
+        for options in ("theta_type=b", words)
+    )
+    assert differences(fixed, other)[0].about == differences(other, fixed)[0].about == "encoding"
+
+
 @pytest.mark.parametrize(
     ("theta", "learned", "differ"), [("a", "", 0), ("b", "", 1), ("c", "", 1), ("b", "true", 0)]
 )

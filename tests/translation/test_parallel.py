@@ -1,9 +1,11 @@
 """Parallel text: what is read, what is refused with file and line, what cleaning takes out."""
 
+import errno
 import gzip
 import hashlib
 import io
 import lzma
+import shutil
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -198,6 +200,23 @@ def test_archives_and_plain_files_give_the_same_text(archives, tmp_path):
     same = again.unpack(tmp_path / "work2")
     assert [path.name for path in same.test] == ["tiny2014.en", "tiny2014.de"]
     assert list(read_pairs(same.train[0], empty_lines=False))[1] == (b"two\n", b"zwei\n")
+
+
+def test_packed_markup_is_read_too(archives, tmp_path):
+    for name, text in zip(CORPUS.test.names, (ENGLISH_SGM, GERMAN_SGM), strict=True):
+        (archives / f"{Path(name).name}.gz").write_bytes(gzip.compress(text.encode()))
+    (archives / "test.tgz").unlink()
+    found = ArchivedText(CORPUS, archives).unpack(tmp_path / "work")
+    assert found.test[0].read_text() == "First one.\nA &amp; B\n"
+
+
+def test_a_full_disk_is_no_damaged_archive(archives, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        extract(archives / "train.tgz", {"deep/a.en": tmp_path / "a.en"})
 
 
 def test_what_a_folder_lacks_is_named(archives):
