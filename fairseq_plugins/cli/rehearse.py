@@ -1,12 +1,12 @@
 """``fairseq-pe rehearse``: a rehearsal of the paper-scale trainings without GPUs."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairseq_plugins.cli.table_options import TFLOPS
-from fairseq_plugins.common.errors import WorkError
+from fairseq_plugins.common.errors import OptionError, WorkError
 from fairseq_plugins.common.exit_status import command
 from fairseq_plugins.common.option_types import new_file, number, words
 from fairseq_plugins.common.parser import Parser
@@ -14,6 +14,7 @@ from fairseq_plugins.common.root import ROOT, add_folder_options, configs_folder
 from fairseq_plugins.papers import PAPERS, TABLES
 
 if TYPE_CHECKING:  # imports PyTorch, for which --help does not wait
+    from fairseq_plugins.experiments.base import Scale
     from fairseq_plugins.experiments.planned import PlannedRun
 
 _GPUS = 8
@@ -26,7 +27,7 @@ def get_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="fairseq-pe rehearse",
         description="Compose every recipe of scale paper and build every model with the papers' "
-        "vocabulary, without numbers in it; write a page with parameters, tokens per update, "
+        "vocabulary, without weights; write a page with parameters, tokens per update, "
         "memory per GPU and GPU-hours of each row, and the settings beside LRPE's Table 7.",
         epilog="`--train KIND` also trains a model of that kind here, in full precision with the "
         "papers' vocabulary, on the first lines of the paper's corpus or of the largest one of its "
@@ -59,6 +60,8 @@ def _run(args: argparse.Namespace) -> None:
     from fairseq_plugins.runner.cost_estimates import check_rate, vocabulary_of
 
     check_rate(args.tflops)
+    if lacking := [name for name in args.tables if "paper" not in _scales(name)]:
+        raise OptionError(f"--tables must have a scale paper, but {', '.join(lacking)} has none")
     trainings = [rehearsed_training.plan(ROOT, kind, args.processes) for kind in args.train]
     rehearsed, settings = {}, {}
     for name in args.tables:
@@ -88,9 +91,14 @@ def _run(args: argparse.Namespace) -> None:
         heading = ""
 
 
+def _scales(name: str) -> "Mapping[str, Scale]":
+    from fairseq_plugins.experiments import EXPERIMENTS
+
+    return EXPERIMENTS[TABLES[name].experiment].scales
+
+
 def _planned(name: str, rows: Sequence[str] | None) -> "list[PlannedRun]":
     """Plan the runs of a table at scale paper that train something, from one seed."""
-    from fairseq_plugins.experiments import EXPERIMENTS
     from fairseq_plugins.experiments.devices import Devices
     from fairseq_plugins.runner.plan import plan
 
@@ -99,7 +107,7 @@ def _planned(name: str, rows: Sequence[str] | None) -> "list[PlannedRun]":
     planned, _ = plan(
         configs_folder(ROOT),
         table,
-        EXPERIMENTS[table.experiment].scales["paper"],
+        _scales(name)["paper"],
         Devices(_GPUS),
         rows=own,
     )

@@ -20,9 +20,9 @@ from fairseq_plugins.runner.status import (
     STOPPED,
     UNKNOWN,
     WAITING,
+    RunStatuses,
     Status,
     as_json,
-    gather,
 )
 
 if TYPE_CHECKING:  # for which --help does not wait
@@ -66,7 +66,7 @@ def _read(tables: Sequence[str], place: str | None) -> tuple[list[Status], str]:
         problem = str(error)
     found = [
         one
-        for one in gather(ROOT, submitted, queue)
+        for one in RunStatuses(ROOT, submitted, queue).statuses()
         if (not tables or one.table in tables) and place in (None, one.scale)
     ]
     return found, problem if any(one.state == UNKNOWN for one in found) else ""

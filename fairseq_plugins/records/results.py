@@ -186,15 +186,11 @@ def completed(earlier: Result, later: Result) -> Result:
 
 def check_result(result: Any, metrics: type[MetricsSchema]) -> None:
     """Validate a result with these metrics (ValueError: naming a missing or wrong key)."""
-    _check(ResultSchema[metrics], result)  # type: ignore[valid-type]
+    check(ResultSchema[metrics], result)  # type: ignore[valid-type]
 
 
-def check_data(described: Any) -> None:
-    """Validate a description of data (ValueError: as for `check_result`)."""
-    _check(DataDescription, described)
-
-
-def _check(schema: type[BaseModel], value: Any) -> None:
+def check(schema: type[BaseModel], value: Any) -> None:
+    """Validate an object of a file (ValueError: naming a missing or wrong key)."""
     try:
         schema.model_validate(value)
     except ValidationError as error:

@@ -23,11 +23,10 @@ from fairseq_plugins.experiments.planned import PlannedRun
 from fairseq_plugins.experiments.training import Training
 from fairseq_plugins.modules.identity import describe, describe_checkpoint, differences
 from fairseq_plugins.modules.loading import require_names
+from fairseq_plugins.records.results import Say
 from fairseq_plugins.runner.run_options import Retention
 
 _EARLIER = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")  # epoch, updates
-
-Say = Callable[[str], None]
 
 
 def find_restart(folder: Path, say: Say) -> int:

@@ -38,6 +38,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self._kind: type[KeyboardInterrupt] | None = None
+        self._signal: type[KeyboardInterrupt] | None = None
         self._since = 0.0
         self.has_gained = False
         self.is_late: Callable[[], bool] | None = None
@@ -64,8 +65,8 @@ class Interruption:
             raise TooSlow
 
     def reset(self) -> None:
-        """Forget the stop of late runs."""
-        self._kind = self.is_late = None
+        """Forget the stop of late runs, but no signal that came meanwhile."""
+        self._kind, self.is_late = self._signal, None
 
     def pause(self, seconds: float) -> None:
         """Sleep, and check."""
@@ -82,7 +83,8 @@ class Interruption:
         """
 
         def request(signum: int, frame: FrameType | None) -> None:
-            self.request(_KINDS[signal.Signals(signum)])
+            self._signal = self._signal or _KINDS[signal.Signals(signum)]
+            self.request(self._signal)
 
         before = {kind: signal.signal(kind, request) for kind in _KINDS}
         if signal.SIGUSR1 in signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1}):

@@ -5,7 +5,7 @@ import math
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from fairseq_plugins.experiments.base import Metrics
 from fairseq_plugins.experiments.devices import Devices
 from fairseq_plugins.experiments.planned import PlannedRun, plan_run
 from fairseq_plugins.papers import TABLES
-from fairseq_plugins.records.results import Result, load_result
+from fairseq_plugins.records.results import Result, Say, load_result
 from fairseq_plugins.records.runs import Run
 from fairseq_plugins.runner.checkpoints import require_model
 from fairseq_plugins.runner.launcher import Launcher, run_command
@@ -46,8 +46,6 @@ _ROUNDED = (
     "printed perplexity may differ by one in the last digit."
 )
 
-Say = Callable[[str], None]
-
 
 def pack(root: Path, run: Run, output: Path, launcher: Launcher, say: Say) -> Path:
     """Pack a trained model into <output>/<table>-<scale>-<run>.zip; return its path.
@@ -61,7 +59,8 @@ def pack(root: Path, run: Run, output: Path, launcher: Launcher, say: Say) -> Pa
     """
     planned = plan_run(configs_folder(root), run, Devices(gpus=0))
     if len(planned.trainings) != 1:
-        raise OptionError(f"--table must have one model for each run, but {run.table} has several")
+        count = len(planned.trainings)
+        raise OptionError(f"--table must have one model for each run, but {run.table} has {count}")
     training = planned.final
     for path in (run.result, training.checkpoint, training.data / "dict.txt"):
         if not (root / path).is_file():

@@ -33,7 +33,7 @@ def check_ready(
                 f"the data folder {missing.folder} lacks {', '.join(missing.files)}; "
                 f"{' and '.join(missing.prepare)} makes it."
             )
-        results.check_data(one.describe_data(root))
+        results.check(results.DataDescription, one.describe_data(root))
     _check_pretraining_data(root, planned)
     for folder in {f.parent for p in planned for f in (p.run.result, p.run.folder)}:
         _check_writable(root, folder)

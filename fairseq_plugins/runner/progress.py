@@ -12,6 +12,7 @@ from typing import Any, Self, TextIO, cast
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from fairseq_plugins.records.logs import read_training
 
@@ -120,7 +121,7 @@ class Progress:
     def say(self, text: str) -> None:
         """Print a message."""
         with self._lock:
-            self.console.print(text, markup=False)
+            self.console.print(Text(text))
 
     def change(self, name: str, state: str, note: str = "") -> None:
         """Set the state of a run."""
@@ -237,11 +238,11 @@ class Progress:
         finished = sum(run.state in FINISHED for run in runs)
         left = duration(self.all_seconds_left())
         title = f"{self.title}: {finished} of {len(runs)} runs, {left} left"
-        table = RichTable(title=title, title_justify="left")
+        table = RichTable(title=Text(title), title_justify="left")
         for name in ("run", "state", "updates", "loss, base 2", "left", ""):
             table.add_column(name)
         for run in self._window(runs):
-            table.add_row(*self.cells(run), style=_COLOURS.get(run.state))
+            table.add_row(*map(Text, self.cells(run)), style=_COLOURS.get(run.state))
         return table
 
     def _window(self, runs: list[RunStatus]) -> list[RunStatus]:

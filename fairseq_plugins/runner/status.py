@@ -45,18 +45,11 @@ class Status:
     log: str = ""  # that log, relative to the root if it is below it
 
 
-def gather(
-    root: Path, submitted: Sequence[Record], queue: Mapping[str, Queued] | None
-) -> list[Status]:
-    """Return the status of all runs with a result, folder or job, and of the pages, by table.
+class RunStatuses:
+    """Results, journals, locks and jobs, from which the statuses of runs are derived.
 
     submitted: from `read_submissions`, read before the queue. queue: None if Slurm does not answer.
     """
-    return _Gathering(root, submitted, queue).statuses()
-
-
-class _Gathering:
-    """Results, journals, locks and jobs, from which the statuses of runs are derived."""
 
     def __init__(
         self, root: Path, submitted: Sequence[Record], queue: Mapping[str, Queued] | None

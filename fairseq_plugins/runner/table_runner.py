@@ -72,8 +72,7 @@ class TableRunner(RunContext):
             forced = self.options.force or is_being_replaced(self.root, planned)
             if forced and MISSING_TASKS in planned.options:
                 raise RunFailed(
-                    "an unfinished --force replaces it, which the same command without "
-                    f"{MISSING_TASKS} continues"
+                    f"an unfinished --force is replacing it; continue that without {MISSING_TASKS}"
                 )
             with_metrics = self._with_recorded_metrics(planned)
             execution = RunExecution(self, with_metrics, lock, forced=forced)
@@ -218,7 +217,8 @@ class TableRunner(RunContext):
             return False
         run = planned.run
         own = TABLES[run.table]
-        for table in (name for name, t in TABLES.items() if t.experiment == own.experiment):
+        others = (name for name, t in TABLES.items() if t.experiment == own.experiment)
+        for table in (name for name in others if name != run.table):
             other = replace(planned, run=replace(run, table=table))
             try:
                 result = matching_result(self.root, other, raised=(NewerResult,))

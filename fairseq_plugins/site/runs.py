@@ -281,16 +281,14 @@ def circumstances(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     """List the provenance of a result."""
     hardware, versions = run["hardware"], run["versions"]
     machine = f"{hardware['cores']} cores of {hardware['cpu']}"
-    threads = hardware.get("threads")
     found = [
         ("commit", run["commit"]),
         ("finished", run["finished_at"]),
         ("wall time", f"{run['wall_seconds']:,.0f} s"),
         ("machine", ", ".join([*hardware["gpus"], machine])),
+        *([("threads", str(threads))] if (threads := hardware.get("threads")) else []),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
     ]
-    if threads:
-        found.insert(4, ("threads", str(threads)))
     for part in run.get("earlier") or ():
         trainings = ", ".join(part["trainings"])
         where = ", ".join(part["hardware"]["gpus"]) or part["hardware"]["cpu"]

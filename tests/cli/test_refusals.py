@@ -101,6 +101,8 @@ CASES = [
     ("finetune", "no.tsv", "DATA must be an existing file, but is no.tsv"),
     ("pack", "nothing", "unrecognized arguments: nothing"),
     ("rehearse", "--tables nothing", "`--tables` must be among"),
+    ("rehearse", "--tables bert_adapted", "--tables must have a scale paper, but bert_adapted has"),
+    ("pack", "--table extrapolation", "must have one model for each run, but extrapolation has 0"),
     ("rehearse", "--train lm --processes 9", "--processes must be from 2 to 8, but is 9"),
     ("rehearse", "--rows rop", "`--rows` must be among"),
     ("compare", "rope alibi --text absent", "--text must be an existing file, but is absent"),

@@ -34,7 +34,7 @@ from fairseq_plugins.runner import run_state, table_runner
 from fairseq_plugins.runner.plan import plan
 from fairseq_plugins.runner.run_options import RunOptions
 from fairseq_plugins.runner.slurm_job import jobs_of
-from fairseq_plugins.runner.status import gather as status_of_all
+from fairseq_plugins.runner.status import RunStatuses
 from fairseq_plugins.statistics.comparisons import gather
 from fairseq_plugins.statistics.judged import JudgedTable
 from fairseq_plugins.statistics.scale_results import ScaleResults
@@ -252,7 +252,7 @@ def test_a_damaged_model_fails_its_row_alone_and_says_what_trains_it_again(root,
     again = "scripts/table2.sh --scale toy --rows rope --attention vanilla --seeds 1 --force"
     said = capsys.readouterr().out
     assert "checkpoint_best.pt: it is truncated" in said and f"; {again} trains it again" in said
-    (failed,) = (one for one in status_of_all(root, [], {}) if one.state == "failed")
+    (failed,) = (one for one in RunStatuses(root, [], {}).statuses() if one.state == "failed")
     assert (failed.table, failed.name) == (TABLE.name, rope.run.name)
     assert failed.log == f"{rope.pretraining.run.folder}/train.log" and failed.lines
 
@@ -435,7 +435,7 @@ def test_a_claim_compares_two_lengths_of_one_row_seed_by_seed(make, rise, word):
         TABLE.name, "ppl_2x", "vanilla", ("alibi",), ("alibi",), "below",
         by=-5.0, relative=True, second_metric="ppl_1x",
     )  # fmt: skip
-    verdict = judge(Claim("x", "p", "s", "t", evidence), ScaleResults(cells, {}))
+    verdict = judge(Claim("p", "x", "s", "t", evidence), ScaleResults(cells, {}))
     assert verdict.word == word and verdict.unit == "%"
     expected = 100 * (2 ** (rise + 0.002) - 1)
     assert math.isclose(verdict.estimate.effect, expected, rel_tol=1e-3)
@@ -456,7 +456,7 @@ def test_two_lengths_of_one_run_are_compared_within_it(make):
         by=-5.0, relative=True, second_metric="ppl_1x",
     )  # fmt: skip
     numbers = ScaleResults({TABLE.name: gather(made, TABLE.columns)}, {})
-    verdict = judge(Claim("x", "p", "s", "t", evidence), numbers)
+    verdict = judge(Claim("p", "x", "s", "t", evidence), numbers)
     assert verdict.word == Word.CONFIRMED
     # One rise, with the deviation of the other rows' rises: 0.002 / sqrt(2) and 0.001 / sqrt(2).
     deviation = math.log(2) * math.sqrt((0.002**2 + 0.001**2) / 4)

@@ -200,6 +200,20 @@ def test_a_signal_leaves_no_command_behind(tmp_path, kind, raised):
     assert signal.getsignal(kind) is not None
 
 
+def test_a_signal_while_late_runs_stop_is_not_forgotten():
+    interruption = Interruption()
+    with interruption.on_signals():
+        interruption.request()  # by runs that are late
+        os.kill(os.getpid(), signal.SIGTERM)
+        interruption.reset()
+        with pytest.raises(Terminated):
+            interruption.check()
+    interruption = Interruption()
+    interruption.request()
+    interruption.reset()
+    interruption.check()
+
+
 @pytest.mark.usefixtures("quick_preload")
 def test_commands_run_side_by_side_in_forks_of_one_process(tmp_path, monkeypatch):
     """Each waits for the other, tells its own status and lines, and keeps its own descriptors."""

@@ -14,7 +14,7 @@ import pytest
 
 from fairseq_plugins.runner import launcher
 from fairseq_plugins.runner.launcher import PreloadedLauncher, ProcessLauncher
-from fairseq_plugins.runner.progress import DONE, TRAINING, Progress, duration
+from fairseq_plugins.runner.progress import DONE, FAILED, TRAINING, Progress, duration
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -238,6 +238,16 @@ def test_a_run_of_two_trainings_takes_the_speed_of_the_second():
     for now[0], updates in ((610.0, 20), (620.0, 40)):
         progress.train("one", updates, 7.0)
     assert progress.seconds_left(progress.runs["one"]) == pytest.approx(230.0)
+
+
+def test_brackets_and_colons_of_a_note_are_text_on_a_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = io.StringIO()
+    stream.isatty = lambda: True
+    with Progress("[a/b]", ["one"], stream=stream) as progress:
+        progress.change("one", FAILED, "[/data] :key: [gpu0]")
+        progress.say("[/data] :key: [gpu0]")
+    assert stream.getvalue().count("[/data] :key: [gpu0]") >= 2
 
 
 def test_progress_without_a_terminal_is_lines(capsys):

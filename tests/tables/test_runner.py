@@ -36,6 +36,7 @@ from fairseq_plugins.runner import (
 from fairseq_plugins.runner import status as run_status
 from fairseq_plugins.runner.plan import plan
 from fairseq_plugins.runner.run_options import RunOptions
+from fairseq_plugins.runner.run_state import is_being_replaced
 from tests.tables.fake_fairseq import TOTAL, FakeFairseq, run_table
 
 TOY = LANGUAGE_MODEL.scales["toy"]
@@ -420,7 +421,11 @@ def test_a_failing_row_is_named_with_a_log_outside_the_repository(
 
 
 def status_of(root, one):
-    (found,) = (found for found in run_status.gather(root, [], {}) if found.name == one.run.name)
+    (found,) = (
+        found
+        for found in run_status.RunStatuses(root, [], {}).statuses()
+        if found.name == one.run.name
+    )
     return found
 
 
@@ -631,6 +636,17 @@ def test_table_5_takes_the_rows_that_table_2_has(root, configs, planned, capsys)
     assert fake.trained == fake.evaluated == []
     assert "from table2" in capsys.readouterr().out
     assert read(root / five.run.result)["table"] == "table5"
+
+
+def test_an_interrupted_forced_run_is_not_the_source_of_its_own_result(root, planned):
+    """Its stage `take` comes after another table's job, which may have failed."""
+    one = planned[2]
+    work(root, [one], FakeFairseq(root))
+    work(root, [one], FakeFairseq(root, stop_at=100), force=True)
+    fake = FakeFairseq(root)
+    assert run_table(root, [one], RunOptions(stage="take"), launcher=fake) == 1
+    assert fake.trained == fake.evaluated == []
+    assert is_being_replaced(root, one)
 
 
 def test_table_5_does_not_train_what_a_newer_version_made_for_table_2(

@@ -17,7 +17,7 @@ from fairseq_plugins.records.logs import PAGE_PREFIX
 from fairseq_plugins.runner import slurm_queue
 from fairseq_plugins.runner.journal import Journal
 from fairseq_plugins.runner.slurm_queue import NoSlurm, Queued
-from fairseq_plugins.runner.status import gather
+from fairseq_plugins.runner.status import RunStatuses
 
 PLACE = "checkpoints/table2/toy"
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -80,7 +80,10 @@ def submit_page(root, log=None, table="table2", name=f"table2-toy-{slurm_queue.R
 def states(root, *queue):
     """With these jobs in the queue; None where it is not known."""
     known = None if None in queue else {one.name: one for one in queue}
-    return {one.name: one for one in gather(root, slurm_queue.read_submissions(root), known)}
+    return {
+        one.name: one
+        for one in RunStatuses(root, slurm_queue.read_submissions(root), known).statuses()
+    }
 
 
 def test_a_start_whose_checkpoint_was_not_made_explains_what_is_cancelled(tmp_path):
@@ -413,7 +416,7 @@ def test_on_a_terminal_it_is_drawn_anew_until_ctrl_c(repository, monkeypatch, ca
 
 
 def test_what_is_drawn_fits_the_terminal_and_says_what_is_wrong(repository):
-    found = gather(command.ROOT, slurm_queue.read_submissions(command.ROOT), None)
+    found = RunStatuses(command.ROOT, slurm_queue.read_submissions(command.ROOT), None).statuses()
     table = command._drawn(found, "squeue: [/tmp] is away", 2, is_all=False)
     assert table.row_count == 2
     console = Console(width=120, file=io.StringIO())
