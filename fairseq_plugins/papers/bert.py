@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import partial
 
-from fairseq_plugins.papers.lrpe import MASKED, NEARNESS
+from fairseq_plugins.papers.lrpe import MASKED, TEACHER_SIMILARITY
 from fairseq_plugins.papers.tables import (
     AVERAGE,
     PUBLISHED,
@@ -34,7 +34,7 @@ WORDS_ALONE = (
 )
 MORE_PIECES = (
     "The paper's models have about 110 million parameters, those of scale `paper` 124.7 million: "
-    "RoBERTa's vocabulary of 50,265 pieces is larger than BERT's by 19,743; with BERT's they would "
+    "RoBERTa's vocabulary of 50,265 tokens is larger than BERT's by 19,743; with BERT's they would "
     "have 109.5 million."
 )
 BEYOND = {"linear": "Linear attention, beyond the paper"}
@@ -88,12 +88,15 @@ BERT_CONTINUED_TABLE = _table(
 # At scale `published` one row draws the learned embedding of the published model anew: its
 # difference from `learned` is the cost of replacing an encoding.
 CONTROLS = {"learned_anew": Control(LEARNED, ("model.init_encoding=new",))}
+_tuned = partial(
+    _table, controls=CONTROLS, trained_start=(PRETRAINED, WORDS_ALONE), may_start_published=True
+)
 BERT_ADAPTED_TABLE = _table(
     name="bert_adapted",
     source=f"{PAPER}, Section 4, published start",
     title="similarity of the models of scale `published` to the published model before fine-tuning",
     experiment="bert_adapted",
-    columns=NEARNESS,
+    columns=TEACHER_SIMILARITY,
     rank="cosine",
     rows=_unprinted(_LABELS),
     controls=CONTROLS,
@@ -108,7 +111,7 @@ _PROPERTIES = (
     Column("symmetry", "symmetry", digits=4),
     Column("direction_balance", "direction balance", digits=4),
 )
-BERT_PROPERTIES_TABLE = _table(
+BERT_PROPERTIES_TABLE = _tuned(
     name="bert_table2",
     source=f"{PAPER}, Table 2",
     title="how far attention to identical words is monotone, translation invariant, symmetric and "
@@ -137,7 +140,6 @@ BERT_PROPERTIES_TABLE = _table(
         _LABELS,
         VANILLA,
     ),
-    controls=CONTROLS,
     figures=(Figure("attention", f"{PAPER}, Figure 2"),),
     notes=(
         "A direction balance of 1 is balanced; above 1, preceding tokens have more weight. As in "
@@ -147,13 +149,11 @@ BERT_PROPERTIES_TABLE = _table(
         "variances is undefined (`-`); the paper's 0.5430, 0.1393 and 0.9939 presumably come from "
         "rounding errors.",
     ),
-    trained_start=(PRETRAINED, WORDS_ALONE),
-    may_start_published=True,
 )
 
 _TASKS = ("CoLA", "SST-2", "MNLI", "MRPC", "QNLI", "QQP", "RTE", "STS-B", "WNLI")
 _GLUE = (*(Column(name, name, True) for name in _TASKS), Column(AVERAGE, "mean", True))
-BERT_GLUE_TABLE = _table(
+BERT_GLUE_TABLE = _tuned(
     name="bert_table3",
     source=f"{PAPER}, Table 3",
     title="GLUE's official metrics on the development sets",
@@ -181,12 +181,9 @@ BERT_GLUE_TABLE = _table(
         _LABELS,
         VANILLA,
     ),
-    controls=CONTROLS,
     average_of=tuple(task for task in _TASKS if task != "WNLI"),
     seeds=SEEDS,
     notes=("WNLI is left out of the mean, as in the paper.",),
-    trained_start=(PRETRAINED, WORDS_ALONE),
-    may_start_published=True,
 )
 
 _SQUAD = (
@@ -199,14 +196,13 @@ _NO_V2 = (
     "SQuAD v2.0 cannot be tested at this scale: the unchanged model reached an exact match of 52.7 "
     "in a trial, and a model that answers nothing has 50.7 (docs/experiments.md)."
 )
-BERT_SQUAD_TABLE = _table(
+BERT_SQUAD_TABLE = _tuned(
     name="bert_table4",
     source=f"{PAPER}, Table 4",
     title="exact match and F1 on the development sets of SQuAD v1.1 and v2.0",
     experiment="squad",
     columns=_SQUAD,
     derived=(START_COSINE,),
-    controls=CONTROLS,
     rank="v1_exact",  # in F1 no model of scale mini beats the baselines
     rows=read_rows(
         """
@@ -232,8 +228,6 @@ BERT_SQUAD_TABLE = _table(
     seeds=SEEDS,
     mark="better than `learned` by a two-sided test with p 0.05, over five runs; the paper names "
     "neither the test nor a correction for the many rows, and marks no row that is worse",
-    trained_start=(PRETRAINED, WORDS_ALONE),
-    may_start_published=True,
     untested={PUBLISHED: dict.fromkeys(("v2_f1", "v2_exact"), _NO_V2)},
 )
 

@@ -1,6 +1,7 @@
 """Claims of "On Position Embeddings in BERT" (Wang et al. 2021) about GLUE and SQuAD."""
 
 from functools import partial
+from typing import Any
 
 from fairseq_plugins.papers.bert import BERT_GLUE_TABLE, PAPER
 from fairseq_plugins.papers.bert_correlations import ROWS
@@ -11,6 +12,7 @@ from fairseq_plugins.papers.bert_property_claims import (
     EXACT,
     RELATIVE,
     SINUSOIDS,
+    bert_claim,
     others,
 )
 from fairseq_plugins.papers.claims import Claim, Comparison, Side, Unjudged
@@ -27,29 +29,18 @@ def _squad(
     second: tuple[str, ...],
     claimed: Side = "above",
     *,
-    of_every: bool = False,
-    of_most: bool = False,
     place: str = "Section 5.1, Table 4",
     note: str = "",
     mismatch: str = "",
+    **more: Any,
 ) -> list[Claim]:
     """Make a claim for each version of SQuAD; `mismatch` belongs to v2.0 alone."""
     return [
-        Claim(
+        bert_claim(
             f"{metric[:2]}-{name}",
-            PAPER,
             place,
             f"{label}, exact match: {text}",
-            Comparison(
-                "bert_table4",
-                metric,
-                "vanilla",
-                first,
-                second,
-                claimed,
-                of_every=of_every,
-                of_most=of_most,
-            ),
+            Comparison("bert_table4", metric, "vanilla", first, second, claimed, **more),
             mismatch=mismatch if metric == "v2_exact" else "",
             note=note,
         )
@@ -69,9 +60,8 @@ def _glue(
 ) -> Claim:
     like_ours = min(_without_cola(first) - _without_cola(row) for row in second)
     without = f"Without CoLA the paper's effect is {like_ours:+.2f}."
-    return Claim(
+    return bert_claim(
         f"glue-{name}",
-        PAPER,
         "Section 5.1, Table 3",
         f"GLUE's mean: {text}",
         Comparison(
@@ -89,9 +79,8 @@ def _without_cola(row: str) -> float:
 
 def _after_short_samples(metric: str, label: str) -> Claim:
     first = ("learnable_sinusoidal", *RELATIVE)
-    return Claim(
+    return bert_claim(
         f"{metric[:2]}-short-samples",
-        PAPER,
         "Appendix F, Figure 7",
         f"{label}, F1 of BERT-medium pre-trained on short samples alone: learnable absolute "
         "sinusoids and relative embeddings are on average better than the learned absolute "
@@ -164,9 +153,8 @@ BERT_CLAIMS = (
         _BOTH,
         ("learned", "learnable_sinusoidal"),
     ),
-    Claim(
+    bert_claim(
         "v1-both-relative",
-        PAPER,
         "Section 5.1, Table 4",
         "SQuAD v1.1, exact match: on average an absolute and a relative embedding together are "
         "better than the relative one alone",

@@ -3,6 +3,8 @@
 Some are about the properties themselves, others about their correlation with performance.
 """
 
+from functools import partial
+
 from fairseq_plugins.papers.bert import PAPER
 from fairseq_plugins.papers.bert_correlations import ROWS
 from fairseq_plugins.papers.claims import (
@@ -16,6 +18,7 @@ from fairseq_plugins.papers.claims import (
 )
 from fairseq_plugins.papers.tables import AVERAGE
 
+bert_claim = partial(Claim, PAPER)
 ABSOLUTE = ("learned", "sinusoidal", "learnable_sinusoidal")
 SINUSOIDS = ABSOLUTE[1:]
 RELATIVE = ("shaw_only", "sinusoidal_rpe_only", "learnable_sinusoidal_rpe_only")
@@ -47,9 +50,8 @@ def _property(
     note: str = "",
     mismatch: str = "",
 ) -> Claim:
-    return Claim(
+    return bert_claim(
         f"property-{name}",
-        PAPER,
         place,
         f"Attention to identical words: {text}",
         Comparison("bert_table2", metric, "vanilla", first, second, claimed, of_every=of_every),
@@ -65,9 +67,8 @@ def _correlation(
     task = "mean on GLUE" if table == "bert_table3" else f"exact match on {EXACT[measured]}"
     word = "higher" if claimed == "above" else "lower"
     cola = COLA if table == "bert_table3" else ""
-    return Claim(
+    return bert_claim(
         f"correlation-{metric}-{performance[1]}".replace("_", "-"),
-        PAPER,
         "Section 6.1, Table 5",
         f"embeddings that {what} have a {word} {task}",
         Correlation(("bert_table2", metric), performance, "vanilla", ROWS, claimed),
@@ -185,21 +186,15 @@ BERT_PROPERTY_CLAIMS = (
         "above",
         of_every=True,
     ),
-    Claim(
+    bert_claim(
         "property-direction-above-one",
-        PAPER,
         "Section 4.2.2, Table 2",
         "Attention to identical words: with every embedding but fixed absolute sinusoids the "
         "direction balance is above 1",
         Threshold(
-            "bert_table2",
-            "direction_balance",
-            "vanilla",
-            others("sinusoidal"),
-            1.0,
-            "above",
+            "bert_table2", "direction_balance", "vanilla", others("sinusoidal"), 1.0, "above"
         ),
-        note=MORE_SEEDS,
+        note=f"{MORE_SEEDS} {TWO_LOOKS}",
     ),
     _property(
         "direction-relative",

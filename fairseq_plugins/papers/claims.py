@@ -7,7 +7,7 @@ Side = Literal["above", "below"]
 Number = tuple[str, str, str, str]  # table, metric, attention and row of a number
 # Notes on claims that results decided only after a look at fewer seeds.
 MORE_SEEDS = "At `mini` seeds were added to decide it, so the interval is somewhat too narrow."
-TWO_LOOKS = "A correction for two looks (p < 0.029, here 0.031 and 0.032) would leave it undecided."
+TWO_LOOKS = "Pocock's correction for two looks (p < 0.029) would leave it undecided."
 TIMINGS, RELATIVE_SPEED = "table9", "relative_speed"  # measured by benchmarks/, without training
 
 
@@ -125,8 +125,8 @@ Evidence = Comparison | Correlation | Speed | Floor | Threshold | Computed
 class Claim:
     """A statement of a paper that numbers can confirm or contradict."""
 
-    name: str  # unique
     paper: str
+    name: str  # unique
     place: str  # section, table or figure
     text: str  # paraphrased
     evidence: Evidence
@@ -136,7 +136,7 @@ class Claim:
 
 def computed(paper: str, check: str, place: str, text: str) -> Claim:
     """Return a claim of mathematics; `check` is its name in `analysis.theory.CHECKS`."""
-    return Claim(check.replace("_", "-"), paper, place, text, Computed(check))
+    return Claim(paper, check.replace("_", "-"), place, text, Computed(check))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_4, TABLE_8
-from fairseq_plugins.papers.tables import Adapted, Column, Figure, Row, Table
+from fairseq_plugins.papers.tables import Adapted, Column, Figure, Table, without_paper
 
 FACTORS = (1, 2, 4, 8)  # lengths of the columns, in multiples of the training length
 EXTRAPOLATES = 5.0  # per cent by which the perplexity of an encoding that extrapolates may rise
@@ -33,11 +33,6 @@ def bleu_metric(bucket: str) -> str:
 
 BUCKETS = ("1-10", "11-20", "21-30", "31-40", "41-50", "51+")  # words of a source
 _COLUMNS = tuple(Column(length_metric(factor), f"PPL at {factor}x") for factor in FACTORS)
-
-
-def _rows(table: Table) -> tuple[Row, ...]:
-    """Return the rows of a table, without the published numbers."""
-    return tuple(Row(row.name, row.label, row.group, {}) for row in table.rows)
 
 
 # On language models, except Ruoss et al.
@@ -109,7 +104,7 @@ EXTRAPOLATION = Table(
     title="perplexity of Table 2's language models at multiples of their training length",
     experiment="extrapolation",
     columns=_COLUMNS,
-    rows=_rows(TABLE_2),
+    rows=without_paper(TABLE_2).rows,
     takes_any_encoding=True,
     figures=(Figure("lengths"),),
     lengths=FACTORS,
@@ -123,7 +118,7 @@ MASKED_EXTRAPOLATION = replace(
     source="Beyond the training length, masked models",
     title="perplexity of Table 8's masked language models at multiples of their training length",
     experiment="masked_extrapolation",
-    rows=_rows(TABLE_8),
+    rows=without_paper(TABLE_8).rows,
     rank=length_metric(4),  # as far as the position tables of Table 8's small models go
     published_observations=_SAW_OF_MASKED,
 )
@@ -137,7 +132,7 @@ TRANSLATION_LENGTHS = Table(
         Column("test_bleu", "BLEU (all)", higher_is_better=True),
         *(Column(bleu_metric(name), f"BLEU ({name})", True) for name in BUCKETS),
     ),
-    rows=_rows(TABLE_4),
+    rows=without_paper(TABLE_4).rows,
     rank="test_bleu",
     extra_attentions=TABLE_4.extra_attentions,
     figures=(Figure("buckets"),),

@@ -25,11 +25,7 @@ _LABELS = {
     "xl": "XL",
     **{f"lrpe_type{number}": f"Type{number}" for number in range(1, 9)},
 }
-_MATRICES = {
-    "lrpe_type2": "Householder",
-    "lrpe_type6": "Permutation",
-    "lrpe_identity": "Identity",
-}
+_MATRICES = {"lrpe_type2": "Householder", "lrpe_type6": "Permutation", "lrpe_identity": "Identity"}
 
 TABLE_2 = Table(
     name="table2",
@@ -92,7 +88,7 @@ TABLE_3 = Table(
     ),
 )
 
-NEARNESS = (
+TEACHER_SIMILARITY = (
     Column("cosine", "cosine", higher_is_better=True, digits=4),
     Column("valid_error", "relative squared error", digits=4),
 )
@@ -102,7 +98,7 @@ LRPE_ADAPTED_TABLE = Table(
     title="similarity to the published model of the models that Table 3 fine-tunes at scale "
     "`published`",
     experiment="lrpe_adapted",
-    columns=NEARNESS,
+    columns=TEACHER_SIMILARITY,
     rank="cosine",
     rows=tuple(Row(row.name, row.label, "", {}) for row in TABLE_3.rows),
     may_start_published=True,

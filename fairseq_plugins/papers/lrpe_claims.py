@@ -1,25 +1,38 @@
 """Claims of LRPE (Qin et al. 2023) about its tables."""
 
 from functools import partial
+from typing import Any
 
-from fairseq_plugins.papers.claims import Claim, Comparison, Speed, Unjudged, computed
+from fairseq_plugins.papers.claims import Claim, Comparison, Side, Speed, Unjudged, computed
 from fairseq_plugins.papers.lrpe import LAST_TRAIN_LOSS, TABLE_4
 from fairseq_plugins.papers.lrpe_language_claims import (
     LANGUAGE_MODEL_CLAIMS,
     PAPER,
     PERMUTATION_CORES,
     TYPES,
+    lrpe_claim,
     others,
 )
 from fairseq_plugins.papers.tables import ATTENTIONS, AVERAGE
 
 _FASTER = {"linear": 0.95, "vanilla": 0.91}
+_BOTH = ("base", "lrpe_type2")
+
+
+def _bleu(
+    attention: str,
+    first: tuple[str, ...],
+    second: tuple[str, ...],
+    claimed: Side = "above",
+    metric: str = "test_bleu",
+    **more: Any,
+) -> Comparison:
+    return Comparison("table4", metric, attention, first, second, claimed, **more)
 
 
 def _glue(row: str, label: str) -> Claim:
-    return Claim(
+    return lrpe_claim(
         f"glue-linear-type5-{row}",
-        PAPER,
         "Section 4.2, Table 3",
         f"linear attention, GLUE: type 5's average is 4.4 points or more above {label}'s",
         Comparison("table3", AVERAGE, "linear", ("lrpe_type5",), (row,), "above", by=4.4),
@@ -27,9 +40,8 @@ def _glue(row: str, label: str) -> Claim:
 
 
 def _vanilla_glue(row: str, label: str, mismatch: str = "") -> Claim:
-    return Claim(
+    return lrpe_claim(
         f"glue-vanilla-type1-{row}",
-        PAPER,
         "Section 4.3, Table 3",
         f"vanilla attention, GLUE: type 1's average is above {label}'s",
         Comparison("table3", AVERAGE, "vanilla", ("lrpe_type1",), (row,), "above"),
@@ -40,20 +52,18 @@ def _vanilla_glue(row: str, label: str, mismatch: str = "") -> Claim:
 
 
 def _translation(attention: str) -> Claim:
-    return Claim(
+    return lrpe_claim(
         f"mt-{attention}-type2-base",
-        PAPER,
         "Table 4",
         f"{attention} attention, translation: type 2 has a higher BLEU than Base, validation set",
-        Comparison("table4", "valid_bleu", attention, ("lrpe_type2",), ("base",), "above"),
+        _bleu(attention, ("lrpe_type2",), ("base",), metric="valid_bleu"),
         note='The text says "comparable"; on the test set its numbers are better for Base.',
     )
 
 
 def _speed(attention: str) -> Claim:
-    return Claim(
+    return lrpe_claim(
         f"speed-{attention}",
-        PAPER,
         "Section 4.3, Table 9",
         f"{attention} attention: the types train at most 9 % slower than Base, on average",
         Speed(attention, TYPES, 0.91, _FASTER[attention]),
@@ -68,9 +78,8 @@ LRPE_CLAIMS = (
     _glue("rope", "RoPE"),
     _glue("spe", "SPE"),
     _glue("per", "PER"),
-    Claim(
+    lrpe_claim(
         "glue-linear-type5-base",
-        PAPER,
         "Section 4.2, Table 3",
         "linear attention, GLUE: type 5's average is above Base's",
         Comparison("table3", AVERAGE, "linear", ("lrpe_type5",), ("base",), "above"),
@@ -82,69 +91,36 @@ LRPE_CLAIMS = (
     _vanilla_glue("t5", "T5"),
     _vanilla_glue("base", "Base", "In its Table 3 Base has 86.44 and type 1 85.94."),
     *(_translation(attention) for attention in ATTENTIONS),
-    Claim(
+    lrpe_claim(
         "mt-linear-permutation-cores",
-        PAPER,
         "Table 4",
         "linear encoder, translation: on average types 4, 7 and PER have a higher BLEU (test) than "
         "the other rows",
-        Comparison(
-            "table4",
-            "test_bleu",
-            "linear",
-            PERMUTATION_CORES,
-            others(TABLE_4, "linear", *PERMUTATION_CORES),
-            "above",
-        ),
+        _bleu("linear", PERMUTATION_CORES, others(TABLE_4, "linear", *PERMUTATION_CORES)),
     ),
-    Claim(
+    lrpe_claim(
         "mt-linear-type4-first",
-        PAPER,
         "Section 4.2, Table 4",
         "linear encoder, translation: type 4 has the highest BLEU (test) of all rows",
-        Comparison(
-            "table4",
-            "test_bleu",
-            "linear",
-            ("lrpe_type4",),
-            others(TABLE_4, "linear", "lrpe_type4"),
-            "above",
-            of_every=True,
-        ),
+        _bleu("linear", ("lrpe_type4",), others(TABLE_4, "linear", "lrpe_type4"), of_every=True),
         note="In the paper's numbers type 4 and PER are equal.",
     ),
-    Claim(
+    lrpe_claim(
         "mt-linear-decoder-loss",
-        PAPER,
         "Section 4.2",
         "translation: with linear attention in the decoder too, the training converges worse (mean "
         "of Base and type 2: the last training loss is higher than with a vanilla decoder)",
-        Comparison(
-            "table4",
-            LAST_TRAIN_LOSS.metric,
-            "linear_both",
-            ("base", "lrpe_type2"),
-            ("base", "lrpe_type2"),
-            "above",
-            second_attention="linear",
+        _bleu(
+            "linear_both", _BOTH, _BOTH, metric=LAST_TRAIN_LOSS.metric, second_attention="linear"
         ),
         note="The paper prints no number.",
     ),
-    Claim(
+    lrpe_claim(
         "mt-linear-decoder",
-        PAPER,
         "Section 4.2",
         "translation: with linear attention in the decoder too, the model does not converge well "
         "(mean of Base and type 2: BLEU of the test set is lower than with a vanilla decoder)",
-        Comparison(
-            "table4",
-            "test_bleu",
-            "linear_both",
-            ("base", "lrpe_type2"),
-            ("base", "lrpe_type2"),
-            "below",
-            second_attention="linear",
-        ),
+        _bleu("linear_both", _BOTH, _BOTH, "below", second_attention="linear"),
         note="The paper prints no number. Convergence is judged by BLEU.",
     ),
     *(_speed(attention) for attention in ATTENTIONS),

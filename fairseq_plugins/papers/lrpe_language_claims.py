@@ -1,10 +1,14 @@
 """Claims of LRPE (Qin et al. 2023) about its language models."""
 
+from functools import partial
+from typing import Any
+
 from fairseq_plugins.papers.claims import MORE_SEEDS, TWO_LOOKS, Claim, Comparison, Side
 from fairseq_plugins.papers.lrpe import TABLE_2, TABLE_8, UPDATES_TO_REFERENCE
 from fairseq_plugins.papers.tables import ATTENTIONS, Table
 
 PAPER = "LRPE"
+lrpe_claim = partial(Claim, PAPER)
 TYPES = tuple(f"lrpe_type{number}" for number in range(1, 9))
 PERMUTATION_CORES = ("lrpe_type4", "lrpe_type7", "per")
 _LEARNED = ("lrpe_type2", "lrpe_type3", "lrpe_type6")
@@ -17,15 +21,17 @@ def others(table: Table, attention: str, *without: str) -> tuple[str, ...]:
     return tuple(r.name for r in table.rows if attention in r.paper and r.name not in without)
 
 
-def _perplexity(
+def perplexity(
     attention: str,
     first: tuple[str, ...],
     second: tuple[str, ...],
     claimed: Side = "below",
     table: str = "table2",
+    **more: Any,
 ) -> Comparison:
+    """Compare the test perplexity of rows of Table 2, or the validation one of Table 8."""
     metric = "valid_ppl" if table == "table8" else "test_ppl"
-    return Comparison(table, metric, attention, first, second, claimed)
+    return Comparison(table, metric, attention, first, second, claimed, **more)
 
 
 def _language_model(attention: str) -> list[Claim]:
@@ -33,44 +39,44 @@ def _language_model(attention: str) -> list[Claim]:
     where = f"{attention} attention, language model"
 
     def claim(name: str, place: str, text: str, evidence: Comparison, **more: str) -> Claim:
-        return Claim(f"lm-{attention}-{name}", PAPER, place, f"{where}: {text}", evidence, **more)
+        return lrpe_claim(f"lm-{attention}-{name}", place, f"{where}: {text}", evidence, **more)
 
     return [
         claim(
             "type2-base",
             place,
             "type 2 has a lower perplexity than Base",
-            _perplexity(attention, ("lrpe_type2",), ("base",)),
+            perplexity(attention, ("lrpe_type2",), ("base",)),
         ),
         claim(
             "type2-rope",
             place,
             "type 2 has a lower perplexity than RoPE",
-            _perplexity(attention, ("lrpe_type2",), ("rope",)),
+            perplexity(attention, ("lrpe_type2",), ("rope",)),
         ),
         claim(
             "householder-permutation",
             "Table 5",
             "a Householder matrix is better than a permutation",
-            _perplexity(attention, ("lrpe_type2",), ("lrpe_type6",), table="table5"),
+            perplexity(attention, ("lrpe_type2",), ("lrpe_type6",), table="table5"),
         ),
         claim(
             "householder-identity",
             "Section 4.3, Table 5",
             "a Householder matrix is better than no matrix",
-            _perplexity(attention, ("lrpe_type2",), ("lrpe_identity",), table="table5"),
+            perplexity(attention, ("lrpe_type2",), ("lrpe_identity",), table="table5"),
         ),
         claim(
             "permutation-identity",
             "Section 4.3, Table 5",
             "a permutation is better than no matrix",
-            _perplexity(attention, ("lrpe_type6",), ("lrpe_identity",), table="table5"),
+            perplexity(attention, ("lrpe_type6",), ("lrpe_identity",), table="table5"),
         ),
         claim(
             "learned-fixed",
             "Table 2",
             "on average types with learned angles (2, 3, 6) are better than with fixed ones (1, 5)",
-            _perplexity(attention, _LEARNED, _FIXED),
+            perplexity(attention, _LEARNED, _FIXED),
             note=MORE_SEEDS if attention == "vanilla" else "",
         ),
     ]
@@ -79,50 +85,43 @@ def _language_model(attention: str) -> list[Claim]:
 def _masked_language_model(attention: str) -> list[Claim]:
     where = f"{attention} attention, masked language model"
     return [
-        Claim(
+        lrpe_claim(
             f"mlm-{attention}-type2-base",
-            PAPER,
             f"{_RESTS[attention]}, Table 8",
             f"{where}: type 2 has a lower perplexity than Base",
-            _perplexity(attention, ("lrpe_type2",), ("base",), table="table8"),
+            perplexity(attention, ("lrpe_type2",), ("base",), table="table8"),
         ),
-        Claim(
+        lrpe_claim(
             f"mlm-{attention}-type2-rope",
-            PAPER,
             f"{_RESTS[attention]}, Table 8",
             f"{where}: type 2 has a lower perplexity than RoPE",
-            _perplexity(attention, ("lrpe_type2",), ("rope",), table="table8"),
+            perplexity(attention, ("lrpe_type2",), ("rope",), table="table8"),
             note=f"{MORE_SEEDS} {TWO_LOOKS}" if attention == "vanilla" else "",
         ),
-        Claim(
+        lrpe_claim(
             f"mlm-{attention}-learned-fixed",
-            PAPER,
             "Table 8",
             f"{where}: on average types with learned angles (2, 3, 6) are better than with fixed "
             "ones (1, 5)",
-            _perplexity(attention, _LEARNED, _FIXED, table="table8"),
+            perplexity(attention, _LEARNED, _FIXED, table="table8"),
             note=MORE_SEEDS if attention == "linear" else "",
         ),
-        Claim(
+        lrpe_claim(
             f"mlm-{attention}-type2-first",
-            PAPER,
             "Appendix D.2, Table 8",
             f"{where}: type 2 has the lowest perplexity of all rows",
-            Comparison(
-                "table8",
-                "valid_ppl",
+            perplexity(
                 attention,
                 ("lrpe_type2",),
                 others(TABLE_8, attention, "lrpe_type2"),
-                "below",
+                table="table8",
                 of_every=True,
             ),
             note='The paper says "in all evaluation metrics"; loss and perplexity give one order.'
             + (f" {MORE_SEEDS}" if attention == "linear" else ""),
         ),
-        Claim(
+        lrpe_claim(
             f"mlm-{attention}-type2-faster",
-            PAPER,
             "Figure 2",
             f"{where}: type 2 converges faster than Base and RoPE, in updates to Base's lowest "
             "validation loss",
@@ -143,21 +142,13 @@ def _masked_language_model(attention: str) -> list[Claim]:
 
 
 def _margin(metric: str, name: str) -> Claim:
-    return Claim(
+    return lrpe_claim(
         f"lm-linear-type2-spe-{metric[:-4]}",
-        PAPER,
         "Section 4.2, Table 2",
         f"linear attention, language model, {name} set: type 2's perplexity is lower than SPE's by "
         "20 % or more",
         Comparison(
-            "table2",
-            metric,
-            "linear",
-            ("lrpe_type2",),
-            ("spe",),
-            "below",
-            by=20.0,
-            relative=True,
+            "table2", metric, "linear", ("lrpe_type2",), ("spe",), "below", by=20.0, relative=True
         ),
         note='The paper says "to a large margin"; the threshold of 20 % is this project\'s.',
     )
@@ -165,9 +156,8 @@ def _margin(metric: str, name: str) -> Claim:
 
 def _most_types(attention: str) -> Claim:
     is_linear = attention == "linear"
-    return Claim(
+    return lrpe_claim(
         f"lm-{attention}-most-base",
-        PAPER,
         f"{_RESTS[attention]}, Table 2",
         f"{attention} attention, language model: Base has a higher perplexity than most types",
         Comparison("table2", "test_ppl", attention, ("base",), TYPES, "above", of_most=True),
@@ -182,22 +172,12 @@ def _gain(row: str, label: str, by: float, note: str = "") -> Claim:
 
     by: per cent of that row's perplexity, the paper's number rounded down.
     """
-    return Claim(
+    return lrpe_claim(
         f"mlm-linear-type2-gain-{row}",
-        PAPER,
         "Section 4.2, Figure 2",
         f"linear attention, masked language model: type 2's final perplexity is lower than "
         f"{label}'s by {by:g} % or more",
-        Comparison(
-            "table8",
-            "valid_ppl",
-            "linear",
-            ("lrpe_type2",),
-            (row,),
-            "below",
-            by=by,
-            relative=True,
-        ),
+        perplexity("linear", ("lrpe_type2",), (row,), table="table8", by=by, relative=True),
         note=note,
     )
 
@@ -210,27 +190,16 @@ _SWAPPED = (
 
 LANGUAGE_MODEL_CLAIMS = (
     *(claim for attention in ATTENTIONS for claim in _language_model(attention)),
-    Claim(
+    lrpe_claim(
         "lm-linear-type2-per",
-        PAPER,
         "Section 4.2, Table 2",
         "linear attention, language model: type 2 is as good as PER; its perplexity is at most 1 % "
         "higher",
-        Comparison(
-            "table2",
-            "test_ppl",
-            "linear",
-            ("lrpe_type2",),
-            ("per",),
-            "below",
-            by=-1.0,
-            relative=True,
-        ),
+        perplexity("linear", ("lrpe_type2",), ("per",), by=-1.0, relative=True),
         note='The paper says "comparable"; the threshold of 1 % is this project\'s. ' + MORE_SEEDS,
     ),
-    Claim(
+    lrpe_claim(
         "lm-linear-type2-rope-valid",
-        PAPER,
         "Section 4.2, Table 2",
         "linear attention, language model, validation set: type 2 has a lower perplexity than RoPE",
         Comparison("table2", "valid_ppl", "linear", ("lrpe_type2",), ("rope",), "below"),
@@ -238,50 +207,32 @@ LANGUAGE_MODEL_CLAIMS = (
     _margin("valid_ppl", "validation"),
     _margin("test_ppl", "test"),
     *(_most_types(attention) for attention in ATTENTIONS),
-    Claim(
+    lrpe_claim(
         "lm-linear-type2-first-type",
-        PAPER,
         "Section 4.2, Table 2",
         "linear attention, language model: type 2 has the lowest perplexity of the eight types",
-        Comparison(
-            "table2",
-            "test_ppl",
-            "linear",
-            ("lrpe_type2",),
-            tuple(name for name in TYPES if name != "lrpe_type2"),
-            "below",
-            of_every=True,
+        perplexity(
+            "linear", ("lrpe_type2",), tuple(t for t in TYPES if t != "lrpe_type2"), of_every=True
         ),
     ),
-    Claim(
+    lrpe_claim(
         "lm-linear-spe-last",
-        PAPER,
         "Table 2",
         "linear attention, language model: SPE is worse than every other row",
-        Comparison(
-            "table2",
-            "test_ppl",
-            "linear",
-            ("spe",),
-            others(TABLE_2, "linear", "spe"),
-            "above",
-            of_every=True,
-        ),
+        perplexity("linear", ("spe",), others(TABLE_2, "linear", "spe"), "above", of_every=True),
     ),
-    Claim(
+    lrpe_claim(
         "lm-linear-type8",
-        PAPER,
         "Table 2",
         "linear attention, language model: type 8 is worse than Base",
-        _perplexity("linear", ("lrpe_type8",), ("base",), "above"),
+        perplexity("linear", ("lrpe_type8",), ("base",), "above"),
     ),
-    Claim(
+    lrpe_claim(
         "lm-vanilla-permutation-cores",
-        PAPER,
         "Table 2",
         "vanilla attention, language model: on average the encodings that permute features by "
         "position (types 4, 7, PER) are worse than Base",
-        _perplexity("vanilla", PERMUTATION_CORES, ("base",), "above"),
+        perplexity("vanilla", PERMUTATION_CORES, ("base",), "above"),
     ),
     *(claim for attention in ATTENTIONS for claim in _masked_language_model(attention)),
     _gain("rope", "RoPE", 9.0, 'The paper says "nearly 10%"; it prints 4.22 and 4.64.'),

@@ -1,13 +1,15 @@
-"""Claims of the survey of position encodings, and of papers on single encodings."""
+"""Claims of the survey of position encodings (Su 2021), and of papers on single encodings."""
 
 from functools import partial
 
 from fairseq_plugins.papers.claims import Claim, Comparison, Floor, Side, Unjudged, computed
 from fairseq_plugins.papers.extrapolation import EXTRAPOLATES, length_metric
+from fairseq_plugins.papers.lrpe_language_claims import perplexity
 
 SURVEY = "Survey of position encodings"
 # The appendix on language models defines these encodings and makes no claims about them.
 SINGLE = "Papers on single encodings"
+_survey, _single = partial(Claim, SURVEY), partial(Claim, SINGLE)
 _HAVIV = "Haviv et al. 2022, abstract"
 _PRESS = "Press et al. 2022, Figure 1"
 _BESIDE_BASE = "As in Table 2, Shaw, XL and T5 have Base's sinusoids beside them."
@@ -22,8 +24,8 @@ def _longer(
     sinusoids. `below` allows a rise by `EXTRAPOLATES` per cent.
     """
     return Claim(
-        f"longer-{row}-{factor}x" + ("-survey" if paper == SURVEY else ""),
         paper,
+        f"longer-{row}-{factor}x" + ("-survey" if paper == SURVEY else ""),
         place,
         f"vanilla attention, language model, row `{row}`, at {factor} times the training "
         f"length: {text}",
@@ -114,62 +116,41 @@ _MATHEMATICS = (
 
 SURVEY_CLAIMS = (
     *_MATHEMATICS,
-    Claim(
+    _survey(
         "product-learned",
-        SURVEY,
         "Product-based",
         "vanilla attention, language model: a learned table multiplied with the tokens is better "
         "than one added to them",
-        Comparison("table2", "test_ppl", "vanilla", ("product",), ("learned",), "below"),
+        perplexity("vanilla", ("product",), ("learned",)),
     ),
-    Claim(
+    _single(
         "causal-none",
-        SINGLE,
         _HAVIV,
         "vanilla attention, causal language model: without any encoding the model works, with a "
         "perplexity far below that of word frequencies",
         Floor("table2", "test_ppl", "vanilla", "none", "unigram", "below"),
     ),
-    Claim(
+    _single(
         "causal-none-learned",
-        SINGLE,
         _HAVIV,
         "vanilla attention, causal language model: without any encoding the model is as good as "
         "with learned embeddings; its perplexity is at most 1 % higher",
-        Comparison(
-            "table2",
-            "test_ppl",
-            "vanilla",
-            ("none",),
-            ("learned",),
-            "below",
-            by=-1.0,
-            relative=True,
-        ),
+        perplexity("vanilla", ("none",), ("learned",), by=-1.0, relative=True),
         note='The paper says "competitive"; the threshold of 1 % is this project\'s.',
     ),
-    Claim(
+    _survey(
         "bidirectional-none",
-        SURVEY,
         "Introduction",
         "vanilla attention, masked language model: without a causal mask positions are needed; "
         "without any encoding it is worse than with sinusoids (Base)",
-        Comparison("table8", "valid_ppl", "vanilla", ("none",), ("base",), "above"),
+        perplexity("vanilla", ("none",), ("base",), "above", "table8"),
     ),
-    Claim(
+    _survey(
         "relative-absolute",
-        SURVEY,
         "Relative position encoding",
         "vanilla attention, language model: on average relative encodings (Shaw, XL, T5, DeBERTa) "
         "are better than absolute ones (learned, sinusoidal)",
-        Comparison(
-            "table2",
-            "test_ppl",
-            "vanilla",
-            ("shaw", "xl", "t5", "deberta"),
-            ("learned", "sinusoidal"),
-            "below",
-        ),
+        perplexity("vanilla", ("shaw", "xl", "t5", "deberta"), ("learned", "sinusoidal")),
         note=_BESIDE_BASE,
     ),
     *(_extrapolates("alibi", factor, "ALiBi extrapolates", SINGLE, _PRESS) for factor in (2, 4)),

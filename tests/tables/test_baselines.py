@@ -104,7 +104,7 @@ def test_a_claim_needs_a_row_that_is_better_than_its_floor(made):
         results = made(*values)
         cells = {"table2": gather(results, PERPLEXITIES)}
         numbers = ScaleResults(cells, {"table2": baselines_of(TABLE_2, results)})
-        verdict = judge(Claim("one", "A paper", "Table 1", "it is so", lower), numbers)
+        verdict = judge(Claim("A paper", "one", "Table 1", "it is so", lower), numbers)
         assert verdict.word == word
         assert ("unigram" in verdict.missing) == (word == Word.UNTESTED)
 

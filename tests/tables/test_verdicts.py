@@ -35,7 +35,7 @@ LM = {"table": "table2", "metric": "test_ppl", "attention": "linear"}
 
 
 def claim(evidence):
-    return Claim("one", "A paper", "Table 1", "it is so", evidence)
+    return Claim("A paper", "one", "Table 1", "it is so", evidence)
 
 
 def seeds_of(found):
@@ -146,7 +146,7 @@ def test_a_correction_over_all_claims_counts_those_that_it_leaves():
     assert left == {Word.CONFIRMED: 1, Word.CONTRADICTED: 1}
     assert "over all 4 p-values would leave 1 of 2 confirmed and 1 of 1 con" in by_chance(verdicts)
     # 8.86 standard errors leave 0.05 / 4 outside, by Student's t of two degrees of freedom.
-    assert "with 3 seeds the smallest p-value needs a difference of 9 st" in by_chance(verdicts)
+    assert "with 3 seeds its strictest level needs a difference of 9 st" in by_chance(verdicts)
     assert "Holm" not in by_chance([Verdict(Word.NOT_RUN)])
 
 
@@ -467,7 +467,7 @@ def test_a_claim_says_where_the_corrected_verdict_of_its_table_is_a_tie():
     cells = {(row, "linear"): {"test_ppl": seeds} for row, seeds in metric.items()}
     numbers = ScaleResults({"table2": cells}, {})
     lower = Comparison("table2", "test_ppl", "linear", ("lrpe_type2",), ("rope",), "below")
-    one = Claim("one", "A paper", "Table 1", "it is so", lower)
+    one = Claim("A paper", "one", "Table 1", "it is so", lower)
     verdict = judge(one, numbers)
     pair = JudgedTable(table, cells).pair("linear", "lrpe_type2", "rope")
     assert verdict.word == "confirmed" and verdict.estimate.p < 0.05 < pair.adjusted
