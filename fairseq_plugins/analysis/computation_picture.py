@@ -87,10 +87,5 @@ def draw() -> Any:
     return figure
 
 
-def main(stem: str = "docs/pictures/computation") -> None:
-    """Write STEM.png and STEM.svg."""
-    save_picture(draw(), Path(stem), dpi=80)
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    save_picture(draw(), Path(*sys.argv[1:] or ["docs/pictures/computation"]), dpi=80)

@@ -12,6 +12,9 @@ import torch
 from scipy.linalg import schur
 from torch import Tensor
 
+_STEPS = 8  # positions up to which a family is compared with the powers of W_1
+_TOLERANCE = 1e-5  # largest difference of an entry from a unitary, shift-consistent family
+
 
 @dataclass(frozen=True)
 class Decomposition:
@@ -38,16 +41,12 @@ class Decomposition:
         return self.basis.mH @ self.position_matrix(position) @ self.basis
 
 
-def decompose(
-    family: Callable[[int], Tensor] | Tensor, *, steps: int = 8, tolerance: float = 1e-5
-) -> Decomposition:
+def decompose(family: Callable[[int], Tensor] | Tensor) -> Decomposition:
     """Find P and Lambda of a family W_s.
 
     Args:
-        family: returns W_s, (D, D), real or complex, for an integer s; or the matrix W_1, whose
-            powers are the family.
-        steps: positions up to which the family is compared with the powers of W_1.
-        tolerance: largest difference of an entry from a unitary, shift-consistent family.
+        family: returns W_s, (D, D), real or complex, for an integer s, and is compared up to
+            s = 8 with the powers of W_1; or the matrix W_1, whose powers are the family.
 
     Raises:
         ValueError: W_1 is not unitary, W_0 is not the identity, or W_s is not a power of W_1.
@@ -57,26 +56,25 @@ def decompose(
     if first.dim() != 2 or first.size(0) != first.size(1):
         raise ValueError(f"W_1 must be (D, D), but is {tuple(first.shape)} instead.")
     unit = torch.eye(first.size(0), dtype=first.dtype)
-    _check_close(first.mH @ first, unit, tolerance, "W_1 is not unitary: W_1^H W_1 and I")
+    _check_close(first.mH @ first, unit, "W_1 is not unitary: W_1^H W_1 and I")
     if not isinstance(family, Tensor):
         power = unit
-        for step in range(steps + 1):
+        for step in range(_STEPS + 1):
             _check_close(
                 family(step).detach().cpu().to(first.dtype),
                 power,
-                tolerance,
                 f"the family is not shift-consistent: W_{step} and W_1^{step}",
             )
             power = power @ first
     found = _decompose_complex(first) if first.is_complex() else _decompose_real(first)
-    _check_close(found.relative_matrix(1), first, max(tolerance, 1e-9), "W_1 and P^H Lambda(1) P")
+    _check_close(found.relative_matrix(1), first, "W_1 and P^H Lambda(1) P")
     return found
 
 
-def _check_close(actual: Tensor, expected: Tensor, tolerance: float, names: str) -> None:
+def _check_close(actual: Tensor, expected: Tensor, names: str) -> None:
     difference = (actual - expected).abs().max().item()
-    if not difference <= tolerance:
-        raise ValueError(f"{names} differ by up to {difference:.2g}, above {tolerance:.2g}.")
+    if not difference <= _TOLERANCE:
+        raise ValueError(f"{names} differ by up to {difference:.2g}, above {_TOLERANCE:.2g}.")
 
 
 def _decompose_complex(first: Tensor) -> Decomposition:

@@ -217,11 +217,6 @@ def _attention(panel: Any, data: EncodingPicture, title: str) -> Any:
     return image
 
 
-def draw_together(pictures: Sequence[EncodingPicture]) -> Any:
-    """Draw one encoding as a whole, or several side by side."""
-    return draw(pictures[0]) if len(pictures) == 1 else draw_side_by_side(pictures)
-
-
 def write_side_by_side(pictures: Sequence[EncodingPicture], folder: Path) -> None:
     """Write a picture of several encodings, <name>-<name>-... .png and .svg."""
     stem = folder / "-".join(data.name for data in pictures)

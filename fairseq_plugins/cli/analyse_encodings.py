@@ -88,7 +88,11 @@ def _picture(args: argparse.Namespace) -> None:
         print("\n".join(picture_files.form_lines(seen)), flush=True)
         all_seen.append(seen)
     if is_picture(args.output):
-        save_for_print(picture_files.draw_together(all_seen), args.output)
+        alone = len(all_seen) == 1
+        drawn = (
+            picture_files.draw(all_seen[0]) if alone else picture_files.draw_side_by_side(all_seen)
+        )
+        save_for_print(drawn, args.output)
     elif args.all:
         write_text(args.output / "README.md", picture_files.page(all_seen, typed(args)))
     elif len(all_seen) > 1:

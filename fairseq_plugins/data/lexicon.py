@@ -42,12 +42,6 @@ _CATEGORIES = {
     "beat": BEATS,
     "sign": (SAY, AGAIN, RESPECTIVELY, STOP),
 }
-_CATEGORY = {word: name for name, words in _CATEGORIES.items() for word in words}
-
-WORDS = tuple(_CATEGORY)
+CATEGORY = {word: name for name, words in _CATEGORIES.items() for word in words}
+WORDS = tuple(CATEGORY)
 CONTENT = _CATEGORIES["noun"] + VERBS + ADJECTIVES
-
-
-def category(word: str) -> str:
-    """Return the category of a word; raise KeyError for an unknown word."""
-    return _CATEGORY[word]

@@ -91,15 +91,6 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     return state
 
 
-def write_average(paths: Sequence[Path], output: Path) -> None:
-    """Average checkpoints and write the result."""
-    import torch
-
-    state = average(paths)
-    with writing(output) as (file,):
-        torch.save(state, file)
-
-
 def get_parser() -> argparse.ArgumentParser:
     """Build the parser of the command line."""
     parser = Parser(
@@ -115,11 +106,15 @@ def get_parser() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Average the last checkpoints and print which they are."""
+    import torch
+
     check_folder(args.folder, "FOLDER")
     output = args.output or args.folder / "average.pt"
     with checkpoint_given_by("FOLDER", "hold usable checkpoints"):
         paths = last_checkpoints(args.folder, args.last)
-        write_average(paths, output)
+        state = average(paths)
+        with writing(output) as (file,):
+            torch.save(state, file)
     print(f"{output}: the mean of {', '.join(path.name for path in paths)}")
 
 

@@ -96,19 +96,14 @@ def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
     wordpiece = read_wordpiece(tokenizer)
     known = Vocabulary(tokenizer / DICTIONARY_FILE, _symbols(wordpiece), ROBERTA_TABLE)
     ours, state, labels = read_fairseq_state(source, BERT, known)
-    extra = {POSITIONS: state[OUR_POSITIONS], TYPES: _types(state)}
+    first = torch.zeros(state[OUR_WORDS].size(1))  # it is part of the words
+    types = torch.stack([first, state.get(OUR_SEGMENT, first)])
+    extra = {POSITIONS: state[OUR_POSITIONS], TYPES: types}
     options = {"pad_token_id": wordpiece.vocabulary["[PAD]"], **labels}
     _write_huggingface_tokenizer(wordpiece, target)
     _copy_lines(tokenizer, target)
     write_huggingface_folder(target, BERT, ours, state, _rows(wordpiece), extra, options)
     logger.info("%s: %d symbols, %d weights", source, len(wordpiece.vocabulary), len(state))
-
-
-def _types(state: dict[str, Tensor]) -> Tensor:
-    """Return BERT's token type embeddings (2, H); the first is zero, as part of the words."""
-    width = state[OUR_WORDS].size(1)
-    second = state.get(OUR_SEGMENT, torch.zeros(width))
-    return torch.stack([torch.zeros_like(second), second])
 
 
 def read_wordpiece(folder: Path) -> WordPieceTokenizer:

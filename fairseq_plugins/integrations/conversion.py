@@ -39,7 +39,6 @@ from fairseq_plugins.integrations.masked_models import (
     TIED,
     TYPES,
     Family,
-    Weight,
     body_weights,
     check_options,
     head_weights,
@@ -96,7 +95,7 @@ def read_huggingface_state(
         {**_shapes(body, size), TYPES: (size["T"], size["H"])},
         _shapes(head, size),
     )
-    names = {name: weight.ours for name, weight in (body | head).items()}
+    names = {name: own for name, (own, _) in (body | head).items()}
     state = {names[name]: weight for name, weight in theirs.items() if name != TYPES}
     if family.bias not in theirs:
         logger.info("no output head: initialised as BERT's, tied to the word embedding")
@@ -106,8 +105,10 @@ def read_huggingface_state(
     return state, theirs[TYPES]
 
 
-def _shapes(weights: Mapping[str, Weight], size: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(size[c] for c in weight.shape) for name, weight in weights.items()}
+def _shapes(
+    weights: Mapping[str, tuple[str, str]], size: Mapping[str, int]
+) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(size[c] for c in shape) for name, (_, shape) in weights.items()}
 
 
 def _new_head(width: int, vocab_size: int) -> dict[str, Tensor]:
@@ -206,7 +207,7 @@ def read_fairseq_state(
     if left:
         logger.warning("not converted: %s", ", ".join(left))
     weights = body_weights(ours["encoder_layers"]) | head_weights(family)
-    needed = {*(weight.ours for weight in weights.values()), TIED, *converted}
+    needed = {*(own for own, _ in weights.values()), TIED, *converted}
     needed |= {OUR_SEGMENT} if segments == "pairs" else set()
     reject_names(source, "lacks", needed - state.keys())
     reject_names(source, "must not have", state.keys() - needed)
@@ -243,9 +244,8 @@ def write_huggingface_folder(
     prefix = f"{family.model_type}."
     head = head_weights(family)
     weights = {}
-    for name, weight in (body_weights(ours["encoder_layers"]) | head).items():
-        value = state[weight.ours]
-        value = value[back] if weight.ours in ROWS_OF_VOCABULARY else value
+    for name, (own, _) in (body_weights(ours["encoder_layers"]) | head).items():
+        value = state[own][back] if own in ROWS_OF_VOCABULARY else state[own]
         weights[name if name in head else prefix + name] = value.contiguous().clone()
     weights |= {prefix + name: value.contiguous() for name, value in extra.items()}
     task = task_head(family, ours, state)

@@ -83,20 +83,13 @@ class Family:
     segments: tuple[int, ...]  # accepted numbers of token types
 
 
-@dataclass(frozen=True)
-class Weight:
-    """Our name and the shape of one of Hugging Face's weights.
+def body_weights(layers: int) -> dict[str, tuple[str, str]]:
+    """Return our name and the shape of the weights below the head, by unprefixed name.
 
-    H: hidden size, F: feed-forward size, V: vocabulary, P: positions, T: token types.
+    Token types are left out. In shapes H is the hidden size, F that of the feed-forward layer, V
+    the vocabulary, P positions, T token types.
     """
-
-    ours: str
-    shape: str
-
-
-def body_weights(layers: int) -> dict[str, Weight]:
-    """Return the weights below the head without token types, by unprefixed name."""
-    found = {WORDS: Weight(OUR_WORDS, "VH"), POSITIONS: Weight(OUR_POSITIONS, "PH")}
+    found = {WORDS: (OUR_WORDS, "VH"), POSITIONS: (OUR_POSITIONS, "PH")}
     parts = {"embeddings.LayerNorm": (f"{STACK}layernorm_embedding", "H")}
     for index in range(layers):
         parts |= {
@@ -106,22 +99,22 @@ def body_weights(layers: int) -> dict[str, Weight]:
     return found | _with_biases(parts)
 
 
-def head_weights(family: Family) -> dict[str, Weight]:
-    """Return the weights of the head except the shared word embedding."""
+def head_weights(family: Family) -> dict[str, tuple[str, str]]:
+    """Return the weights of the head except the shared word embedding, as `body_weights`."""
     parts = {family.dense: (f"{OUR_HEAD}dense", "HH"), family.norm: (f"{OUR_HEAD}layer_norm", "H")}
-    return {**_with_biases(parts), family.bias: Weight(f"{OUR_HEAD}bias", "V")}
+    return {**_with_biases(parts), family.bias: (f"{OUR_HEAD}bias", "V")}
 
 
-def _with_biases(parts: Mapping[str, tuple[str, str]]) -> dict[str, Weight]:
+def _with_biases(parts: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
     found = {}
     for theirs, (ours, shape) in parts.items():
-        found[f"{theirs}.weight"] = Weight(f"{ours}.weight", shape)
-        found[f"{theirs}.bias"] = Weight(f"{ours}.bias", shape[0])
+        found[f"{theirs}.weight"] = f"{ours}.weight", shape
+        found[f"{theirs}.bias"] = f"{ours}.bias", shape[0]
     return found
 
 
 def sizes(config: Mapping[str, Any]) -> dict[str, int]:
-    """Return the sizes in a config.json by the letters of `Weight`."""
+    """Return the sizes in a config.json by the letters of `body_weights`."""
     names = {
         "H": "hidden_size",
         "F": "intermediate_size",

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fairseq_plugins.common.dictionaries import read_dictionary
+from fairseq_plugins.common.dictionaries import PADDING, read_dictionary
 from fairseq_plugins.common.vocabulary import (
     LABEL_DIGEST,
     LABELS,
@@ -22,7 +22,6 @@ from fairseq_plugins.modules.roberta_options import PERobertaConfig
 
 logger = logging.getLogger(__name__)
 
-_FILLER = "madeupword"  # fairseq fills dictionaries up to a multiple of eight
 _PREFIX = re.compile(r"(classification_heads|span_heads)\.[^.]+\.")
 
 
@@ -59,7 +58,7 @@ def label_options(source: Path, checkpoint: Mapping[str, Any]) -> dict[str, Any]
             LABELS,
         )
         return {}
-    names = [name for name in names if not name.startswith(_FILLER)]
+    names = [name for name in names if not name.startswith(PADDING)]
     return {
         "id2label": {str(i): name for i, name in enumerate(names)},
         "label2id": {name: i for i, name in enumerate(names)},

@@ -28,16 +28,12 @@ from fairseq_plugins.modules.transformer_options import (
 )
 
 _UNSUPPORTED = {"encoder_layers_to_keep": None, "decoder_layers_to_keep": None}
-_NAMES = {
-    "encoder": "encoder self-attention",
-    "decoder": "decoder self-attention",
-    "cross": "cross-attention",
-}
 
 
 @torch.random.fork_rng(devices=[])  # so that initial weights do not depend on this check
 def _check_site(config: TransformerConfig, site: str, options: PositionEncodingConfig) -> None:
     """Check that an attention supports its encoding; errors name the attention and its options."""
+    name = "cross-attention" if site == "cross" else f"{site} self-attention"
     source, target = config.max_source_positions, config.max_target_positions
     longest = {"encoder": source, "decoder": target, "cross": max(source, target)}
     _, heads, head_dim = stack_widths(config, "encoder" if site == "encoder" else "decoder")
@@ -56,12 +52,12 @@ def _check_site(config: TransformerConfig, site: str, options: PositionEncodingC
     except IncompatibleEncodingError as error:
         neutral = "none" if site == "cross" else "base"
         raise IncompatibleEncodingError(
-            f"{_NAMES[site]} ({options.attention_type}, {options.position_encoding}): {error} "
+            f"{name} ({options.attention_type}, {options.position_encoding}): {error} "
             f"Options of this attention alone are `{site}_position_encoding`, as in "
             f"{site}_position_encoding={neutral}, and `{site}_attention_type`."
         ) from None
     except ValueError as error:
-        raise ValueError(f"{_NAMES[site]}: {error}") from None
+        raise ValueError(f"{name}: {error}") from None
 
 
 @register_model("pe_transformer", dataclass=PETransformerConfig)

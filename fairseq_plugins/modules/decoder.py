@@ -49,13 +49,7 @@ class PositionalDecoderLayer(transformer_layer.TransformerDecoderLayerBase):
         # Otherwise fairseq requests attention weights of every layer in evaluation.
         self.need_attn = self.gives_weights
 
-    def build_self_attention(
-        self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
-    ) -> nn.Module:
-        if add_bias_kv or add_zero_attn:
-            raise ValueError(
-                "`add_bias_kv` and `add_zero_attn` must be False: such keys have no position."
-            )
+    def build_self_attention(self, embed_dim: int, cfg: Any, *_: Any, **__: Any) -> nn.Module:
         return build_layer_attention(*self._self_parts, cfg, "decoder")
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
@@ -183,14 +177,6 @@ class PositionalDecoder(TransformerDecoderBase):
         """Upgrade as fairseq does, and convert the learned table of its own models."""
         upgrade_learned_table(self, state_dict, name)
         super().upgrade_state_dict_named(state_dict, name)
-
-    def max_positions(self) -> int:
-        """Return the longest sequence; fairseq truncates or rejects longer ones."""
-        return int(self.max_target_positions)
-
-    def buffered_future_mask(self, tensor: Tensor) -> Tensor:
-        """Reject T x T masks: causality is part of the attention."""
-        raise NotImplementedError("the attention itself is causal")
 
 
 def _last(

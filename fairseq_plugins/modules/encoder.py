@@ -184,7 +184,3 @@ class PositionalEncoder(TransformerEncoderBase):
         """Upgrade as fairseq does, and convert the learned table of its own models."""
         upgrade_learned_table(self, state_dict, name)
         super().upgrade_state_dict_named(state_dict, name)
-
-    def max_positions(self) -> int:
-        """Return the longest sequence; fairseq truncates or rejects longer ones."""
-        return int(self.max_source_positions)

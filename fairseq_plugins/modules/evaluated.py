@@ -6,7 +6,7 @@ import torch
 from fairseq.models import BaseFairseqModel
 from omegaconf import OmegaConf
 
-from fairseq_plugins.encodings import PositionEncoding, Stochastic
+from fairseq_plugins.encodings import Stochastic
 from fairseq_plugins.modules.lengths import longest_sequence
 from fairseq_plugins.modules.overrides import check_overrides
 
@@ -24,8 +24,7 @@ class EvaluatedModel(BaseFairseqModel):
     @property
     def is_stochastic(self) -> bool:
         """Return whether any encoding of the model draws random numbers."""
-        encodings = (m for m in self.modules() if isinstance(m, PositionEncoding))
-        return any(isinstance(encoding, Stochastic) for encoding in encodings)
+        return any(isinstance(module, Stochastic) for module in self.modules())
 
     def prepare_for_inference_(self, cfg: Any) -> None:
         """Check the overrides, prepare as fairseq does, lift the limit and seed by ``common.seed``.

@@ -120,9 +120,8 @@ def build_cross_encodings(
     """Build the encoding of each decoder layer's attention to the encoder.
 
     Raises:
-        ValueError: as ``check_cross_encoding``, or the encodings reject an option.
+        ValueError: the encodings reject an option.
     """
-    check_cross_encoding(options.position_encoding)
     width, heads, head_dim = stack_widths(config, "decoder")
     context = EncodingContext(
         num_heads=heads,

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,10 +116,7 @@ def prepare_toy(
     """Make a data folder of generated questions, with `texts[split]` texts."""
     name = f"embedded-questions-v{generated.VERSION}"
     request = {"corpus": name, "version": version, "seed": seed, "texts": dict(texts)}
-
-    def gather(work: Path) -> Mapping[str, Path]:
-        return generated.write_questions(work, seed=seed, version=version, texts=texts)
-
+    gather = partial(generated.write_questions, seed=seed, version=version, texts=texts)
     origin = {"generated": name}
     _make_folder(output, request, origin, bpe, gather, sizes or TOY_SIZES, {}, force=force)
 

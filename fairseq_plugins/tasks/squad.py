@@ -95,8 +95,3 @@ class SquadTask(FairseqTask):
     @property
     def source_dictionary(self) -> Dictionary:
         return self.dictionary
-
-    @property
-    def target_dictionary(self) -> None:
-        """Return None: targets are token positions."""
-        return None

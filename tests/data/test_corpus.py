@@ -36,10 +36,10 @@ def of_kind(sentences: list[Sentence], kind: str) -> list[Sentence]:
 
 def test_words_belong_to_one_category_each():
     assert len(lexicon.WORDS) == len(set(lexicon.WORDS)) == 199
-    assert {lexicon.category(word) for word in lexicon.CONTENT} == {"noun", "verb", "adjective"}
-    assert lexicon.category("ka") == "article"
+    assert {lexicon.CATEGORY[word] for word in lexicon.CONTENT} == {"noun", "verb", "adjective"}
+    assert lexicon.CATEGORY["ka"] == "article"
     with pytest.raises(KeyError):
-        lexicon.category("house")
+        lexicon.CATEGORY["house"]
 
 
 def test_same_seed_same_sentences():
@@ -76,7 +76,7 @@ def test_the_nth_verb_agrees_with_the_nth_subject(sentences):
     for sentence in sentences:
         subjects, verbs = phrases(sentence, "subject"), phrases(sentence, "verb")
         for (article, *_), (verb, ending) in zip(subjects, verbs, strict=True):
-            assert ending == f"-{article}" and lexicon.category(verb) == "verb"
+            assert ending == f"-{article}" and lexicon.CATEGORY[verb] == "verb"
         assert sum(word in lexicon.ENDINGS for word in sentence.tokens) == len(verbs)
 
 
@@ -84,9 +84,9 @@ def test_nouns_have_the_class_of_the_article_before_them(sentences):
     for sentence in of_kind(sentences, "statement") + of_kind(sentences, "chain"):
         article = None
         for word in sentence.tokens:
-            if lexicon.category(word) == "article":
+            if lexicon.CATEGORY[word] == "article":
                 article = word
-            elif lexicon.category(word) == "noun":
+            elif lexicon.CATEGORY[word] == "noun":
                 assert word in lexicon.NOUNS[lexicon.ARTICLES.index(article)]
 
 
@@ -152,7 +152,7 @@ def test_statements_know_who_does_what_to_whom(sentences):
         assert (subject.start, verb.end, verb.end - verb.start) == (0, told.start, 2)
         assert told.end == len(sentence.tokens) - 1
         for phrase in (subject, told):
-            words = [lexicon.category(word) for word in sentence.tokens[phrase.start : phrase.end]]
+            words = [lexicon.CATEGORY[word] for word in sentence.tokens[phrase.start : phrase.end]]
             assert (words[0], words[-1]) == ("article", "noun")
             assert set(words[1:-1]) == {"adjective"}
 
