@@ -91,22 +91,22 @@ HEADER = (
     "its features",
     "backward-aware",
     "its features",
-    "3.1 misses",
-    "3.2 misses",
-    "sum formula misses",
-    "between centres",
+    "3.1 error",
+    "3.2 error",
+    "sum formula error",
+    "between queries",
 )
 
 LEGEND = (
     "*Forward-aware*: at one distance to the start, a slice of the features is equal in "
     "sequences of every length and differs between positions; *backward-aware*: the same from "
-    "the end. A slice that is equal but does not differ is listed and makes nothing aware.",
-    "*3.1 misses*: how far P(b) is from one function of P(a) for all lengths, counted from the "
+    "the end. A slice that is equal at all positions is listed, but does not count.",
+    "*3.1 error*: how far P(b) is from one function of P(a) for all lengths, counted from the "
     "start (Property 3.1): the largest difference of the slice at any b between lengths that "
-    "agree at some a. *3.2 misses*: the same from the end (Property 3.2).",
-    "*Sum formula misses*: the residual of one formula for P(x+y) in products of features of "
+    "agree at some a. *3.2 error*: the same from the end (Property 3.2).",
+    "*Sum formula error*: the residual of one formula for P(x+y) in products of features of "
     "P(x) and P(y) for all lengths (Eq. 15, Appendix E), as a share of the vectors.",
-    "*Between centres*: for an encoding inside the attention, how much a key's score differs "
+    "*Between queries*: for an encoding inside the attention, how much a key's score differs "
     f"between queries (Corollary 3.5) at length {MEASURED[-1]}, as a share of the largest score; "
     "above 0, the encoding gives neither a sequence's start nor its end.",
     "A dash: there is no slice. Learned vectors have their initial values.",
@@ -243,8 +243,8 @@ def _against_the_paper(measured: Sequence[MeasuredEncoding]) -> str:
     text = (
         "SPE (`sinusoidal`) is forward-aware, RSPE backward-aware, ASPE neither, DPE both: in its "
         "heat maps the first row of SPE is the same at both lengths, and so are both halves of "
-        f"DPE's, one from the top and one from the bottom. Here the same holds of {len(same)} of "
-        f"{len(claimed)}"
+        f"DPE's, one from the top and one from the bottom. Here {len(same)} of "
+        f"{len(claimed)} agree"
     )
     text += f"; otherwise: {', '.join(f'`{name}`' for name in other)}." if other else "."
     return (

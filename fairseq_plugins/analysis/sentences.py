@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 NAMED = 3  # with more names than this, and than on the other side, only a range is given
-_OF_ALL = {"so": "so for all", "not": "for none of"}
+_OF_ALL = {"true of": "true of all", "not of": "true of none of"}
 
 
 def sentences(*texts: str) -> str:
@@ -21,11 +21,11 @@ def signs(found: Mapping[str, float], *, below: bool = False) -> dict[str, tuple
 def summarise(statement: str, found: Mapping[str, tuple[bool, str]]) -> str:
     """List the names for which a statement holds and the others; "" without names."""
     parts = []
-    for wanted, word in ((True, "so"), (False, "not")):
+    for wanted, word in ((True, "true of"), (False, "not of")):
         names = [
             f"`{name}` ({number})" for name, (is_so, number) in found.items() if is_so == wanted
         ]
-        parts += [f"{word} for {', '.join(names)}"] if names else []
+        parts += [f"{word} {', '.join(names)}"] if names else []
     return f"{statement}: {'; '.join(parts)}." if parts else ""
 
 
@@ -39,13 +39,13 @@ def summarise_values(
     so = {name: value for name, value in values.items() if holds(value)}
     others = {name: value for name, value in values.items() if name not in so}
     parts = []
-    for word, side, other in (("so", so, others), ("not", others, so)):
+    for word, side, other in (("true of", so, others), ("not of", others, so)):
         if not side:
             continue
         named = ", ".join(f"`{name}` ({value:{form}})" for name, value in side.items())
-        text = f"{word} for {named}"
+        text = f"{word} {named}"
         if len(side) > max(NAMED, len(other)):
-            whose = f"{word} for the other" if other else _OF_ALL[word]
+            whose = f"{word} the other" if other else _OF_ALL[word]
             least, most = (f"{value:{form}}" for value in (min(side.values()), max(side.values())))
             text = f"{whose} {len(side)} ({least} to {most})"
         parts.append(text)

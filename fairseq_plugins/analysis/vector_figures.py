@@ -57,7 +57,7 @@ def dots(inputs: Sequence[FigureInput], sizes: FigureSizes) -> tuple[Numbers, li
             means = by_offset(matrix)[len(rows) - 1 :]
             lines.append([title, str(len(rows)), describe_rise(means)])
     sizes.require(lines, "position vectors")
-    header = ["", "vectors", "mean over pairs m apart first rises at m"]
+    header = ["", "vectors", "offset at which the mean first rises"]
     return numbers, [SCALES, markdown_table(header, lines, left=1)]
 
 
@@ -204,7 +204,7 @@ def check_relative(numbers: Numbers) -> str:
     gaps = {name: side_gap(one["cosines"]) for name, one in learned.items() if reach[name] > 1}
     sides = "Learned vectors of one side are more alike than those of two (mean cosines)"
     return sentences(
-        summarise(f"Learned vectors are alike from an offset of {ALIKE_BY} on at latest", far),
+        summarise(f"Learned vectors are alike from offset {ALIKE_BY} on, or earlier", far),
         summarise(sides, signs(gaps)),
     )
 

@@ -155,8 +155,8 @@ def _check_tasks(psi: Mapping[str, Tensor]) -> tuple[str, ...]:
 FIGURES = {
     3: Figure(
         "Fixed sinusoids by offset",
-        "psi is monotone for m between 0 and 50, roughly; small frequencies hardly tell positions "
-        "apart, large ones let it fall at once. (Its first rise is at m = 44.)",
+        "psi(m), the dot product at offset m, falls up to m = 50, roughly (its first rise is at "
+        "m = 44); small frequencies hardly tell positions apart, with large ones it drops at once.",
         fixed_waves,
         lines=fixed_lines,
         untrained=("sinusoidal",),
@@ -166,7 +166,7 @@ FIGURES = {
         "Learned frequencies of the sinusoidal APE",
         "learned frequencies are mostly below the fixed ones; far positions are closer than with "
         "fixed ones, and models fine-tuned for spans are monotone over more offsets than those for "
-        "classes, which the pre-trained model is more like.",
+        "classes, to which the pre-trained model is closer.",
         learned_waves,
         lines=learned_lines,
         check=check_frequencies,

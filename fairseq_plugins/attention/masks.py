@@ -167,7 +167,7 @@ def hidden_pairs(
     return None if hidden is None else hidden & ~hidden.all(-1, keepdim=True)
 
 
-def zero_blind(output: Tensor, weights: Tensor | None, call: Call) -> tuple[Tensor, Tensor | None]:
+def zero_masked(output: Tensor, weights: Tensor | None, call: Call) -> tuple[Tensor, Tensor | None]:
     """Set outputs and weights of queries that see no key to zero.
 
     Args:

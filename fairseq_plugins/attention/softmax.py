@@ -20,7 +20,7 @@ from fairseq_plugins.attention.masks import (
     plus,
     sdpa_mask,
     split_mask,
-    zero_blind,
+    zero_masked,
 )
 from fairseq_plugins.attention.shared import SharedPass
 from fairseq_plugins.attention.terms import decay_term, sum_of_terms
@@ -102,7 +102,7 @@ class SoftmaxAttention(Attention):
         if by_pairs and (output := self._read_by_pairs(call)) is not None:
             return output, None
         read = self._read(call, need_weights)
-        return read if attn_mask is None else zero_blind(*read, call)
+        return read if attn_mask is None else zero_masked(*read, call)
 
     def attend_packed(
         self, q: Tensor, k: Tensor, v: Tensor, *, positions: Tensor, document: Tensor

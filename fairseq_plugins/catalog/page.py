@@ -59,7 +59,7 @@ results has a page for each with charts and numbers, `site/report/encoding-NAME.
   (`--no-token-positional-embeddings` turns that off).
 - **kernel**: what softmax attention runs. *fused* is `scaled_dot_product_attention` alone, whose
   memory grows with the length (flash attention where the GPU has it, memory-efficient attention on
-  a V100, its own kernel on a CPU). *pairs* and *bias* add a value for each head, query and key,
+  a V100, its own kernel on a CPU). *pairs* adds a value for each head, query and key,
   *logits* one for each row of the batch too: on long sequences for 256 queries at a time. From
   compute capability 8.0 on, `FAIRSEQ_PLUGINS_FLEX=1` keeps none of *pairs*. *weights* keeps
   T x S weights. [Performance](performance.md) has a table by device.

@@ -35,7 +35,7 @@ OF_OFFSETS = 6  # always shows all offsets of an encoding
 def number(word: str) -> int:
     """Parse the number of a figure that this command makes."""
     if word == "7":
-        raise argparse.ArgumentTypeError("7 is trained: `fairseq-pe table bert_figure7` makes it")
+        raise argparse.ArgumentTypeError("7 needs training: run `fairseq-pe table bert_figure7`")
     return int(word)
 
 

@@ -87,7 +87,7 @@ def add_attention(commands: Any) -> None:
     add_samples(command)
     text = "number of the sample that is drawn, from 1 (default: 1)"
     add("--sample", type=number("--sample", 1), default=1, metavar="N", help=text)
-    text = "samples for the table, from that one on (default: 100)"
+    text = "samples for the table, from --sample on (default: 100)"
     add("--samples", type=number("--samples", 1), default=100, metavar="N", help=text)
     for part in ("layers", "heads"):
         option = f"--{part}"

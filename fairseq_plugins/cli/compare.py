@@ -21,8 +21,8 @@ def get_parser() -> argparse.ArgumentParser:
         prog="fairseq-pe compare",
         description="Train small language models with two or more position encodings on a text, "
         "from the same seeds, within some minutes on a CPU, and print the difference of every "
-        "two with its interval and p-value. There is always an answer: where time runs short, "
-        "updates, model or seeds become fewer, and this is said.",
+        "two with its interval and p-value. Where time runs short, it takes fewer "
+        "updates, a smaller model or fewer seeds, and says so.",
         epilog="The runs are a study of Table 2: results/table2/<name>.md has every number, "
         "<name>-pairs.md the differences, and `fairseq-pe table table2 --name <name>` adds rows "
         "and seeds.",
@@ -58,7 +58,7 @@ def _fine_tune(args: argparse.Namespace) -> None:
     check_file(args.labelled, "--labelled")
     for option in ("minutes", "merges", "name"):
         if getattr(args, option) is not None:
-            raise OptionError(f"--{option} must be left out with --labelled: it is of --text alone")
+            raise OptionError(f"--{option} must be left out with --labelled: it belongs to --text")
     words = [str(args.labelled), "--encoding", ",".join(args.encodings)]
     words += ["--attention", args.attention]
     words += ["--seeds", ",".join(map(str, range(1, args.seeds + 1)))]
@@ -79,7 +79,7 @@ def _run(args: argparse.Namespace) -> None:
     if not 0.5 <= args.minutes <= 24 * 60:
         raise OptionError(f"--minutes must be from 0.5 to 1440, but is {args.minutes:g}")
     if args.start is not None:
-        raise OptionError("--start must be left out with --text, whose models start from nothing")
+        raise OptionError("--start must be left out with --text, whose models train from scratch")
     check_file(args.text, "--text")
     check_at_least(1, merges=args.merges)
     from fairseq_plugins.runner.text_comparison import compare  # takes seconds

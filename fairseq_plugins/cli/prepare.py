@@ -13,15 +13,15 @@ PROGRAM = "fairseq-pe prepare"
 # its options; and the data that it makes.
 PREPARATIONS = {
     "prepare_toy": ("data.prepare toy", "a generated language in which word order matters"),
-    "prepare_toy_mlm": ("data.prepare_mlm toy", "the same in pieces"),
+    "prepare_toy_mlm": ("data.prepare_mlm toy", "the same in subwords"),
     "prepare_toy_mt": ("translation.prepare toy", "a generated pair of languages"),
     "prepare_toy_glue": ("glue.prepare_generated", "two generated tasks of GLUE's kind"),
     "prepare_toy_squad": ("evaluation.squad_command toy", "generated questions"),
     "prepare_wikitext2": ("data.prepare wikitext2", "WikiText-2, downloaded or --from DIR"),
     "prepare_wikitext103": ("data.prepare wikitext103", "WikiText-103, downloaded or --from DIR"),
     "prepare_text_mlm": ("data.prepare_mlm text", "any text --from DIR, for all language models"),
-    "prepare_wikitext103_mlm": ("data.prepare_mlm wikitext103", "WikiText-103 in GPT-2's pieces"),
-    "prepare_gpt2_bpe": ("data.prepare_mlm gpt2_bpe", "GPT-2's pieces"),
+    "prepare_wikitext103_mlm": ("data.prepare_mlm wikitext103", "WikiText-103 in GPT-2's subwords"),
+    "prepare_gpt2_bpe": ("data.prepare_mlm gpt2_bpe", "GPT-2's BPE"),
     "prepare_parallel": ("translation.prepare files", "any pair of text files --from DIR"),
     "prepare_wmt14_en_de": ("translation.prepare wmt14", "WMT14, downloaded or --from DIR"),
     "prepare_glue": ("glue.prepare", "GLUE, downloaded or --from DIR"),

@@ -30,7 +30,7 @@ def get_parser() -> argparse.ArgumentParser:
     output = ROOT / root_folder("checkpoints") / "start"
     text = "folder to make (default: checkpoints/start)"
     add_folder(parser, "--output", text, default=output)
-    text = "pieces of a RoBERTa (default: data/gpt2_bpe)"
+    text = "BPE of a RoBERTa (default: data/gpt2_bpe)"
     add_folder(parser, "--bpe", text)
     add_force(parser)
     return parser

@@ -52,8 +52,8 @@ def setting(text: str) -> str:
         )
     if match[1] == "model.init_from" and Path(match[2].strip("'\"")).is_absolute():
         raise argparse.ArgumentTypeError(
-            "`--set` must give model.init_from a path from the folder that the table is made in, "
-            f"since results keep no absolute one to be compared by, but is {text!r}."
+            "`--set` must give model.init_from a path relative to the working folder, since "
+            f"results record no absolute paths, but is {text!r}."
         )
     return text
 
@@ -134,8 +134,8 @@ def _add_machines(parser: Parser) -> None:
     add("--jobs", type=int, metavar="N", help=text)
     text = (
         "checkpoints to keep after evaluation (default: as when the run was begun, else all): "
-        "all, but no fine-tuned ones; last, the evaluated one and "
-        "the last; best, the evaluated one; tuned, the evaluated one, also of every fine-tuning. "
+        "all: all but fine-tuned ones; last: the evaluated one and "
+        "the last; best: the evaluated one; tuned: the evaluated one, also of every fine-tuning. "
         "Tables that start from a run need the evaluated one only"
     )
     add("--keep", choices=get_args(Retention), help=text)

@@ -1,13 +1,15 @@
 """Extras of the package and their modules; the core needs PyTorch alone."""
 
 import json
+import sysconfig
 from importlib.util import find_spec
 from urllib.parse import unquote
 
 from fairseq_plugins.common.root import IS_CHECKOUT
 
 DISTRIBUTION = "fairseq-position-encodings"
-_FILE = "fairseq_position_encodings-{}-py3-none-any.whl"
+_PLATFORM = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+_FILE = f"fairseq_position_encodings-{{}}-cp311-abi3-{_PLATFORM}.whl"
 # Purpose and modules of each extra of pyproject.toml.
 EXTRAS = {
     "train": (

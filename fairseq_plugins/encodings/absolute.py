@@ -24,7 +24,7 @@ from fairseq_plugins.encodings.tables import Formula, PositionTable, check_withi
     "none",
     known_as=("nope", "no", "off"),
     summary="no position encoding",
-    source="NoPE (Kazemnejad et al. 2024); language-model appendix, NoPE",
+    source="NoPE (Kazemnejad et al. 2024); Gu et al. 2025, NoPE",
     formula="x_s stays x_s",
 )
 class NoEncoding(PositionEncoding):
@@ -134,7 +134,7 @@ class Sines(Absolute):
     "sinusoidal",
     known_as=("absolute", "fixed", "sine", "sincos", "vaswani"),
     summary="sines and cosines of geometric frequencies, interleaved, added to the tokens",
-    source="Vaswani et al. 2017; language-model appendix, Eq. 5",
+    source="Vaswani et al. 2017; Gu et al. 2025, Eq. 5",
     formula="x_s + a [sin(w_1 s), cos(w_1 s), sin(w_2 s), ...], w_j = 10000^(-2(j-1)/C), "
     "a = 1 or by the tokens' size",
 )
@@ -192,7 +192,7 @@ class LearnableSinusoidal(Sines):
     "learned",
     known_as=("absolute", "learnable", "trainable", "embedding", "bert", "gpt"),
     summary="one learned vector per position, added to the tokens",
-    source="GPT, BERT; language-model appendix, Learnable PE",
+    source="GPT, BERT; Gu et al. 2025, Learnable PE",
     formula="x_s + p_s, a learned vector per position",
 )
 class Learned(Absolute):

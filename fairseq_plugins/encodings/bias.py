@@ -17,7 +17,7 @@ def alibi_slopes(num_heads: int, device: Device = None) -> Tensor:
     """Return the slopes m_h (H,) float32 of ALiBi (Press et al. 2021).
 
     m_h = 2^(-8h/H) for H a power of two; otherwise those of the power below, then every other
-    one of the power above. (Eq. 7 of the language-model appendix agrees only for H = 8; its own
+    one of the power above. (Eq. 7 of Gu et al. 2025 agrees only for H = 8; its own
     example of H = 16 is this formula.)
     """
     power = 2 ** math.floor(math.log2(num_heads))
@@ -36,7 +36,7 @@ def alibi_bias(offsets: Tensor, slopes: Tensor) -> Tensor:
     "alibi",
     known_as=("linear_bias", "linear_biases"),
     summary="a penalty that grows with the distance, one slope per head",
-    source="ALiBi (Press et al. 2021); language-model appendix, Eq. 7",
+    source="ALiBi (Press et al. 2021); Gu et al. 2025, Eq. 7",
     formula="logit - m_h |t - s|, m_h = 2^(-8h/H)",
 )
 class ALiBi(OffsetBias):
@@ -106,14 +106,14 @@ def t5_buckets(relative: Tensor, *, num_buckets: int, max_distance: int, causal:
     "t5",
     known_as=("relative", "relative_bias", "buckets"),
     summary="a learned bias per bucket of distances and head",
-    source="T5 (Raffel et al. 2020); LRPE, Eq. 7; language-model appendix, Eq. 6",
+    source="T5 (Raffel et al. 2020); LRPE, Eq. 7; Gu et al. 2025, Eq. 6",
     formula="logit + b[h, bucket(t - s)]",
 )
 class T5Bias(OffsetBias):
     """A learned bias per bucket of distances and head, shared by all layers.
 
-    T5 itself drops the factor 1/sqrt(head_dim); here the logits keep it. Eq. 6 of the
-    language-model appendix is a damaged form of the buckets; this follows T5.
+    T5 itself drops the factor 1/sqrt(head_dim); here the logits keep it. Eq. 6 of
+    Gu et al. 2025 is a damaged form of the buckets; this follows T5.
 
     Raises:
         ValueError: for fewer than 4 (or an odd number of) buckets, or a ``max_distance`` within

@@ -39,7 +39,7 @@ def waves(x: Tensor, frequencies: Tensor, positions: Tensor) -> Tensor:
     "complex_order",
     known_as=("complex",),
     summary="each word as a wave over positions, with its own amplitude, frequency and phase",
-    source="Wang et al. 2020; survey of position encodings, Complex",
+    source="Wang et al. 2020; Su's survey, Complex",
     formula="r_j exp(i (w_j s + theta_j)) of word j, as [real; imaginary]",
 )
 class ComplexOrder(PositionEncoding):

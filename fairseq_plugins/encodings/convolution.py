@@ -43,7 +43,7 @@ def neighbour(x: Tensor, stretches: Tensor, offset: int) -> Tensor:
     "cnn",
     known_as=("convolution", "conv", "cpvt"),
     summary="a zero-padded depthwise convolution of the tokens, added to them",
-    source="survey of position encodings, CNN (Islam et al. 2020); CPVT (Chu et al. 2021)",
+    source="Su's survey, CNN (Islam et al. 2020); CPVT (Chu et al. 2021)",
     formula="x_s + sum_j w_j x_(s+j), feature by feature, x = 0 outside the sequence",
 )
 class Convolution(PositionEncoding):

@@ -1,4 +1,4 @@
-"""cosFormer: scores weighted by a quarter of a cosine of the distance."""
+"""cosFormer: scores weighted by a quarter period of a cosine of the distance."""
 
 import math
 

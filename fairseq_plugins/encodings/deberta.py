@@ -181,14 +181,14 @@ def deberta_emd(
 
     Args:
         context: of the model.
-        max_distance: see ``DeBERTa``.
-        projections: see ``DeBERTa``.
-        terms: see ``DeBERTa``.
-        p2c_offset: see ``DeBERTa``.
+        max_distance: see ``deberta``.
+        projections: see ``deberta``.
+        terms: see ``deberta``.
+        p2c_offset: see ``deberta``.
         decoder: ``inputs`` or ``queries``. Causal models support ``inputs`` only.
 
     Raises:
-        ValueError: ``queries`` in a stack of one layer; and see ``DeBERTa``.
+        ValueError: ``queries`` in a stack of one layer; and see ``deberta``.
     """
     return (DebertaWithQueryPasses if decoder == "queries" else DebertaWithMaskDecoder)(
         context,
@@ -243,13 +243,13 @@ class DebertaWithQueryPasses(DebertaWithMaskDecoder):
     """``deberta_emd`` with ``decoder=queries``, as in DeBERTa's release.
 
     Args:
-        max_distance: see ``DeBERTa``.
-        projections: see ``DeBERTa``.
-        terms: see ``DeBERTa``.
-        p2c_offset: see ``DeBERTa``.
+        max_distance: see ``deberta``.
+        projections: see ``deberta``.
+        terms: see ``deberta``.
+        p2c_offset: see ``deberta``.
 
     Raises:
-        ValueError: in a stack of one layer; and see ``DeBERTa``.
+        ValueError: in a stack of one layer; and see ``deberta``.
     """
 
     query_passes = DebertaWithMaskDecoder.LAYERS

@@ -155,7 +155,7 @@ class Fire(PositionEncoding):
         return nn.functional.linear(inner, *second)
 
     def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """(B or 1, H, T, S) float32."""
+        """Return (B or 1, H, T, S) float32."""
         for positions in (q_positions, k_positions):
             check_not_negative(self.label, positions)
         rate, threshold = self._rate_and_threshold()

@@ -121,7 +121,7 @@ class Solver:
     "floater",
     known_as=("ode", "neural_ode"),
     summary="the solution of a learned differential equation, added to the tokens",
-    source="FLOATER (Liu et al. 2020); survey of position encodings, Recursive",
+    source="FLOATER (Liu et al. 2020); Su's survey, Recursive",
     formula="x_s + p(s step), dp/dt = h(p, t), p(0) learned",
 )
 def floater(

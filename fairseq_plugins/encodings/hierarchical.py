@@ -26,7 +26,7 @@ def combined(vectors: Tensor, alpha: float, positions: Tensor) -> Tensor:
 @register_encoding(
     "hierarchical",
     summary="n^2 positions out of n learned vectors, added to the tokens",
-    source="Su, hierarchical decomposition; survey of position encodings, Trainable",
+    source="Su's survey, Trainable: hierarchical decomposition",
     formula="x_s + alpha u_i + (1 - alpha) u_j, s = i n + j, n learned vectors u",
 )
 class Hierarchical(Absolute):

@@ -47,8 +47,8 @@ def kerple_power(distance: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
 class Kerple(OffsetBias):
     """logits + k_h(|t - s|), added after scaling; r1 and r2 per head.
 
-    All layers share them, as in the authors' release (chijames/KERPLE). Other implementations have
-    a pair per layer.
+    All layers share r1 and r2, as in the release (chijames/KERPLE). Other implementations have a
+    pair per layer.
 
     ``alibi`` is ``power`` with r2 = 1 and fixed slopes. Where the attention is not causal, the
     bias is symmetric.

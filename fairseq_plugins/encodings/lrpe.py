@@ -24,8 +24,7 @@ _BASE = 10000.0
     "rope",
     known_as=("rotary", "roformer", "rotation"),
     summary="rotation of feature pairs by fixed angles",
-    source="RoFormer (Su et al. 2021); LRPE, Eq. 9 and Appendix C.7; "
-    "language-model appendix, Eq. 8",
+    source="RoFormer (Su et al. 2021); LRPE, Eq. 9 and Appendix C.7; Gu et al. 2025, Eq. 8",
     formula="score = (R(s) q).(R(t) k), R(s) turns feature pair j by s 10000^(-2j/D)",
     p="identity",
 )

@@ -60,7 +60,7 @@ class OffsetBias(PositionEncoding):
         raise NotImplementedError
 
     def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """(B or 1, H, T, S) float32."""
+        """Return (B or 1, H, T, S) float32."""
         end = known_end(q_positions, k_positions)
         return self.bias_at(relative_positions(q_positions, k_positions), end)
 

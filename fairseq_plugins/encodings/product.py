@@ -11,7 +11,7 @@ from fairseq_plugins.encodings.registry import register_encoding
 @register_encoding(
     "product",
     summary="one learned vector per position, multiplied with the tokens",
-    source="survey of position encodings, Product-based",
+    source="Su's survey, Product-based",
     formula="x_s * p_s, feature by feature, a learned vector per position",
 )
 class Product(Learned):

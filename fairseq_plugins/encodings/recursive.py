@@ -34,7 +34,7 @@ class Trajectory(Absolute):
     "recursive",
     known_as=("gru", "rnn"),
     summary="the states of a GRU that counts, added to the tokens",
-    source="survey of position encodings, Recursive",
+    source="Su's survey, Recursive",
     formula="x_s + p_s, p_(s+1) = GRU(p_s), p_0 learned",
 )
 class Recursive(Trajectory):

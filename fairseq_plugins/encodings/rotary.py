@@ -51,12 +51,12 @@ def rope_values(
         context: of the model.
         output: ``turned_back`` as above, or ``as_is`` as in RoFormer's ``rotary_value``, which is
             not relative.
-        rotated: see ``lrpe``.
-        layout: see ``lrpe``.
+        rotated: see ``rope``.
+        layout: see ``rope``.
         base: base of the angles.
 
     Raises:
-        ValueError: see ``LRPE``.
+        ValueError: see ``rope``.
     """
     angles, count = rotation_angles(context, rotated, base)
     core = Rotation(angles, count, layout=layout, is_learned=False)
@@ -124,13 +124,13 @@ def rope_scaled(
         context: of the model.
         scaling: ``interpolation`` or ``ntk``.
         factor: f, at least 1; a model trained with ``rope`` can continue with any f.
-        rotated: see ``lrpe``.
-        layout: see ``lrpe``.
+        rotated: see ``rope``.
+        layout: see ``rope``.
         base: base of the angles before scaling.
 
     Raises:
         ValueError: a ``factor`` below 1; fewer than 4 rotated features for ``ntk``, whose
-            exponent is undefined there; and see ``LRPE``.
+            exponent is undefined there; and see ``rope``.
     """
     check_stretching(factor)
     angles, count = rotation_angles(context, rotated, base)

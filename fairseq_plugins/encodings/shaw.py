@@ -95,7 +95,7 @@ def shaw(
     Args:
         context: of the model.
         max_distance: offsets are clipped to -max_distance..max_distance; 64 in the BERT paper.
-        values: also add a^V to the values; without it, ``shaw_keys``.
+        values: also add vectors to the values; without it, ``shaw_keys``.
 
     Raises:
         ValueError: for a ``max_distance`` below 1.
@@ -176,7 +176,7 @@ def learnable_sinusoidal_rpe(
 ) -> "LearnableSinusoidalVectors | LearnableSinusoidalKeys":
     """``sinusoidal_rpe`` with D/2 learned frequencies, which start at the fixed ones.
 
-    Table 1 counts L parameters; a frequency per pair of features gives D/2, as for its APE.
+    The paper's Table 1 counts L parameters; one frequency per pair of features makes D/2.
 
     Args:
         context: of the model.

@@ -104,7 +104,7 @@ class TUPE(PositionEncoding):
         return float((2 * self.context.head_dim) ** -0.5)
 
     def attn_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """(B or 1, H, T, S) float32.
+        """Return (B or 1, H, T, S) float32.
 
         Raises:
             ValueError: for a position beyond the table.

@@ -152,16 +152,16 @@ def yarn(
             ``pairs``, as in the release.
         temperature: ``paper``, logits times (0.1 ln f + 1)^2, or ``none``. Softmax attention
             only: the denominator of linear attention cancels it.
-        p: see ``lrpe``.
-        rotated: see ``lrpe``.
-        layout: see ``lrpe``.
+        p: see ``rope``.
+        rotated: see ``rope``.
+        layout: see ``rope``.
         base: base of the angles before stretching.
         learned_p: learn the Householder vector.
         learned_theta: learn the angles before stretching.
 
     Raises:
         ValueError: a ``factor`` below 1 or infinite, a negative ``trained_length``, or not
-            0 < ``slow`` < ``fast``; and see ``lrpe``.
+            0 < ``slow`` < ``fast``; and see ``rope``.
     """
     check_stretching(factor)
     length = length_or_longest("trained_length", trained_length, context)

@@ -27,7 +27,7 @@ _STAGES = {PUBLISHED: ("samples_128",)}  # files of configs/mlm_stage/<scale>, b
 _Point = Annotated[tuple[Count, Cosine], Field(strict=False)]
 
 
-class Nearness(MetricsSchema):
+class TeacherSimilarity(MetricsSchema):
     """Similarity of an adapted model to its teacher on held-out text.
 
     valid_error: mean relative squared error over layers and tokens. cosine: mean cosine between
@@ -90,7 +90,7 @@ class Adapted(Experiment):
 BERT_ADAPTED = BERT_CONTINUED.measured_by(
     Adapted,
     scales=scales(Scale("toy", COMMANDS["toy-mlm"]), Scale(PUBLISHED, COMMANDS["novels-start"])),
-    metrics=Nearness,
+    metrics=TeacherSimilarity,
     origin=BERT_CONTINUED.origin,
 )
 LRPE_ADAPTED = replace(BERT_ADAPTED, settings=LRPE_SETTINGS)

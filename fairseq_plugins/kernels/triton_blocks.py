@@ -18,7 +18,7 @@ class Blocks(NamedTuple):
 def choose_blocks(capability: tuple[int, int], dtype: torch.dtype, features: int) -> Blocks:
     """Return block sizes that fit the registers and shared memory reported by ptxas.
 
-    Hopper multiplies from shared memory. Other architectures hold operands in registers: three TF32
+    GPUs 9.x and 10.x multiply from shared memory. Others hold operands in registers: three TF32
     products take the most, and the one of float16 inputs takes twice as many as bfloat16.
     tests/kernels/compile_triton.py measures the spilled registers.
 
@@ -28,7 +28,7 @@ def choose_blocks(capability: tuple[int, int], dtype: torch.dtype, features: int
         features: the wider of D' and M, as a power of two.
     """
     is_single, is_half, is_wide = dtype == torch.float32, dtype == torch.float16, features > 64
-    if is_hopper(capability):
+    if has_large_shared_memory(capability):
         if is_single:
             return Blocks(chunk=16 if is_wide else 32, segment=256, warps=8, stages=1)
         return Blocks(chunk=32 if is_half else 64, segment=256, warps=8, stages=2)
@@ -42,11 +42,11 @@ def choose_blocks(capability: tuple[int, int], dtype: torch.dtype, features: int
 def widest_part(capability: tuple[int, int], dtype: torch.dtype) -> tuple[int, int]:
     """Return the most features and values that fit in the registers of one kernel."""
     if dtype == torch.float32:
-        return (128, 64) if is_hopper(capability) else (64, 64)
-    return (128, 128) if is_hopper(capability) else (128, 64)
+        return (128, 64) if has_large_shared_memory(capability) else (64, 64)
+    return (128, 128) if has_large_shared_memory(capability) else (128, 64)
 
 
-def is_hopper(capability: tuple[int, int]) -> bool:
+def has_large_shared_memory(capability: tuple[int, int]) -> bool:
     """Return whether a GPU is a 9.x or 10.x, with 227 KiB of shared memory per program."""
     return capability[0] in (9, 10)
 

@@ -19,7 +19,7 @@ import triton.language as tl
 
 @triton.jit
 def _matrix(base, stride, first, local, columns, length, WIDTH: tl.constexpr):
-    """Rows ``first + local`` of a (length, WIDTH) matrix, zero outside it."""
+    """Load rows ``first + local`` of a (length, WIDTH) matrix, zero outside it."""
     mask = ((first + local)[:, None] < length) & (columns[None, :] < WIDTH)
     # The row is wide before it is multiplied: a sequence-first tensor passes 2^31 elements.
     start = base + first.to(tl.int64) * stride
@@ -51,7 +51,7 @@ def _slot_matrix(slot, d, m, D: tl.constexpr, M: tl.constexpr):
 
 @triton.jit
 def _dot(a, b, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
-    """a b in float32, from operands rounded to ``OPERAND``."""
+    """Multiply a b in float32, from operands rounded to ``OPERAND``."""
     return tl.dot(a.to(OPERAND), b.to(OPERAND), input_precision=PRECISION)
 
 
@@ -63,7 +63,7 @@ def _row_norms(x):
 
 @triton.jit
 def _bound(norms, sizes, min_cosine, least, FLOOR: tl.constexpr):
-    """The least size of a denominator."""
+    """Return the least absolute value of a denominator."""
     if FLOOR:
         return tl.maximum(min_cosine * norms * sizes, least)
     else:
@@ -72,7 +72,7 @@ def _bound(norms, sizes, min_cosine, least, FLOOR: tl.constexpr):
 
 @triton.jit
 def _inverse(raw, bound, SIGNED: tl.constexpr):
-    """1 / denominators clamped to ``bound``; negative ones keep their sign if SIGNED."""
+    """Return 1 / denominators clamped to ``bound``; negative ones keep their sign if SIGNED."""
     if SIGNED:
         return tl.where(raw < 0, -1.0, 1.0) / tl.maximum(tl.abs(raw), bound)
     else:
@@ -90,7 +90,7 @@ def segment_sums(
     OPERAND: tl.constexpr, PRECISION: tl.constexpr,
     BACKWARD: tl.constexpr, NORMALIZE: tl.constexpr, HAS_START: tl.constexpr,
 ):  # fmt: skip
-    """Slots with the sum of a_t b_t^T over the segment before, or after with ``BACKWARD``.
+    """Write slots with the sum of a_t b_t^T over the segment before, or after with ``BACKWARD``.
 
     The slot without such a segment gets the start, or zeros. Forward, a and b are the keys and the
     values; backward, the queries and the gradients of the outputs.
@@ -138,7 +138,7 @@ def scan_slots(
     slots_ptr, segments,
     SLOT: tl.constexpr, BLOCK: tl.constexpr, SLOTS: tl.constexpr, BACKWARD: tl.constexpr,
 ):  # fmt: skip
-    """Running sums over the slots of each pair in place, from the last one with ``BACKWARD``."""
+    """Sum up the slots of each pair in place, from the last one with ``BACKWARD``."""
     pair = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     base = slots_ptr + pair * segments * SLOT + columns[None, :]
@@ -165,7 +165,7 @@ def outputs(
     OPERAND: tl.constexpr, PRECISION: tl.constexpr,
     NORMALIZE: tl.constexpr, FLOOR: tl.constexpr, SIGNED: tl.constexpr,
 ):  # fmt: skip
-    """The outputs of a segment; without ``NORMALIZE`` the last one stores the final ``kv`` too."""
+    """Compute a segment's outputs; without ``NORMALIZE`` the last one stores the final ``kv``."""
     pair, segment = tl.program_id(0), tl.program_id(1)
     q_ptr = _pair_start(q_ptr, pair, heads, q_batch, q_head)
     k_ptr = _pair_start(k_ptr, pair, heads, k_batch, k_head)
@@ -215,7 +215,7 @@ def row_gradients(
     D: tl.constexpr, M: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
     CHUNK: tl.constexpr, FLOOR: tl.constexpr, SIGNED: tl.constexpr,
 ):  # fmt: skip
-    """Per query: 1 / denominator, and the gradients of ``raw`` and of |q| (sum of |k|)."""
+    """Return, by query, 1 / denominator, and the gradients of ``raw`` and of |q| (sum of |k|)."""
     pair = tl.program_id(0)
     first = tl.program_id(1) * CHUNK
     q_ptr = _pair_start(q_ptr, pair, heads, q_batch, q_head)
@@ -255,7 +255,7 @@ def query_gradients(
     OPERAND: tl.constexpr, PRECISION: tl.constexpr,
     NORMALIZE: tl.constexpr, FLOOR: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of a segment's queries, from the states of the forward pass."""
+    """Compute the gradients of a segment's queries, from the states of the forward pass."""
     pair, segment = tl.program_id(0), tl.program_id(1)
     q_ptr = _pair_start(q_ptr, pair, heads, q_batch, q_head)
     k_ptr = _pair_start(k_ptr, pair, heads, k_batch, k_head)
@@ -315,7 +315,7 @@ def key_value_gradients(
     OPERAND: tl.constexpr, PRECISION: tl.constexpr,
     NORMALIZE: tl.constexpr, FLOOR: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of a segment's keys and values, from its last chunk to its first.
+    """Compute the gradients of a segment's keys and values, from its last chunk to its first.
 
     ``later`` is the gradient of the state that each key enters: the sum of q_s grad_s^T over the
     queries after it. The first segment also stores it as the gradient of the start.

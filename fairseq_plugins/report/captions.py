@@ -302,7 +302,7 @@ def _corpus(request: PreparationRequest, sizes: SplitSizes) -> str:
     """Describe a corpus with the sizes of its training and test sets."""
     name, train, valid = str(request.corpus), sizes.part("train"), sizes.part("valid")
     if train.words:
-        unit = f"BPE pieces of {request.merges:,} merges" if request.merges else "words"
+        unit = f"BPE tokens of {request.merges:,} merges" if request.merges else "words"
         return f"{name} ({train.words:,} {unit} to train on)"
     pairs = train.part(request.target or "").lines  # counted per language
     if pairs:
@@ -331,7 +331,7 @@ def _commits(results: Sequence[Result]) -> str:
     parts = [one for result in results for one in (result, *(result.get("earlier") or ()))]
     ordered = sorted(parts, key=lambda part: part["finished_at"])
     runs = Counter(_short(result["commit"]) for result in ordered)
-    text = f"Commits and their numbers of runs: {', '.join(f'`{c}` {n}' for c, n in runs.items())}."
+    text = f"Runs per commit: {', '.join(f'`{c}` {n}' for c, n in runs.items())}."
     if len(parts) > len(results):
         text += " A run that was completed at a later commit counts at each of its commits."
     return text

@@ -85,7 +85,9 @@ def as_data(claims: Sequence[Claim], verdicts: Verdicts) -> list[dict[str, Any]]
                     "missing": verdict.missing,
                     "found": verdict.found,
                     "enough_seeds": verdict.enough,
-                    **({"at_one_nearness": verdict.held.as_data()} if verdict.held else {}),
+                    **(
+                        {"similarity_held_constant": verdict.held.as_data()} if verdict.held else {}
+                    ),
                     "smaller_than_printed": smaller_than_printed(claim, verdict),
                 }
                 for scale, found in verdicts.items()
@@ -189,7 +191,7 @@ def by_chance(best: Iterable[Verdict]) -> str:
     errors = half_width(LEAST_SEEDS - 1, 1 - SIGNIFICANT / tested.total())
     return (
         f"{text} Holm's correction over all {tested.total()} p-values would leave "
-        f"{' and '.join(kept)} claims; with {LEAST_SEEDS} seeds the smallest p-value needs a "
+        f"{' and '.join(kept)} claims; with {LEAST_SEEDS} seeds its strictest level needs a "
         f"difference of {errors:.0f} standard errors."
     )
 

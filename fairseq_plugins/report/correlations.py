@@ -226,7 +226,7 @@ class Correlations:
         ]
         if kept:
             notes.append(
-                f"Of the {len(kept)} correlations that the paper prints and that there are here, "
+                f"Of the {len(kept)} correlations in the paper and here, "
                 f"{sum(kept)} have the paper's sign, which says little where an interval "
                 "includes 0."
             )

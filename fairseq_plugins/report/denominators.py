@@ -77,7 +77,7 @@ def _authors(found: Mapping[str, LinearAttention]) -> str:
     normed = [row for row, one in found.items() if one.output_norm is not None]
     if normed:
         parts.append(
-            "A norm of the output takes the place of the denominator, as in the LRPE authors' "
+            "A norm of the output replaces the denominator, as in the LRPE authors' "
             f"code since January 2023, in {_names(normed)}."
         )
     return " ".join(parts)
@@ -94,8 +94,7 @@ def _affected(shares: Mapping[str, float]) -> str:
     elif few:
         affected.append("no query of any other row" if most else "no query")
     return (
-        "On random inputs this lower bound takes the denominator's place for "
-        f"{' and '.join(affected)}."
+        f"On random inputs this lower bound replaces the denominator for {' and '.join(affected)}."
     )
 
 

@@ -160,7 +160,7 @@ def orderings(judged: JudgedTable) -> list[Section]:
         return [Section("Orderings of the paper", [f"{UNTESTED.capitalize()}."])]
     summary = (
         f"Rows ranked by {table.ranked_by.label}: neighbours in the paper's ranking, and each row "
-        f"with `{table.reference}`. A gap is how much worse the row is that the paper ranks lower. "
+        f"with `{table.reference}`. A gap is how much worse the paper's lower-ranked row is. "
         "The paper's order *holds* or is *reversed* where p < 0.05 after Holm's correction, over "
         f"the pairs with `{table.reference}`, {'those with `none`, ' * (NONE in table.row_names)}"
         "or all others. Elsewhere the rows *tie*, which does not mean that they are equal: the "

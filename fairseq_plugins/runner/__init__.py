@@ -1,6 +1,6 @@
 """Planning, starting, watching and resuming of runs, here or as Slurm jobs.
 
-A run is a cell of a table from one seed. To read this room, follow `fairseq-pe table NAME`:
+A run is a cell of a table from one seed. To read it, follow `fairseq-pe table NAME`:
 
 1. `table_command` plans the runs (`plan`; with settings of the user's own, `studies`), leaves out
    those that are done (`run_state`) and checks data, disk and GPUs (`preflight`, with

@@ -122,9 +122,7 @@ def _spawn(
     """
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
-    words = [*command]
-    if sys.platform == "linux":
-        words = [sys.executable, "-S", "-E", "-c", _EXEC, str(os.getpid()), *words]
+    words = [sys.executable, "-S", "-E", "-c", _EXEC, str(os.getpid()), *command]
     return subprocess.Popen(
         words,
         cwd=root,
@@ -259,7 +257,7 @@ def get_launchers(
     Runs on a CPU or on one GPU share a preloaded process if their environments are equal. fairseq
     spawns the processes of several GPUs itself.
     """
-    if gpus > 1 or sys.platform != "linux":
+    if gpus > 1:
         yield [ProcessLauncher(root, environment) for environment in environments]
         return
     with ExitStack() as stack:

@@ -1,7 +1,7 @@
 """Rehearsal of scale paper on a machine without GPUs: models built, costs estimated.
 
 Every model is built with the papers' vocabulary on PyTorch's meta device, which keeps shapes
-without numbers. This finds recipes that cannot be composed, and models that cannot be built, before
+without weights. This finds recipes that cannot be composed, and models that cannot be built, before
 a cluster does.
 """
 

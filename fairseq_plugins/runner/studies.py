@@ -53,8 +53,8 @@ def requested_study(root: Path, table: Table, args: argparse.Namespace) -> Study
             return replace(newest.study, data=data or newest.study.data)
         if data is None and newest.study.data is not None:
             raise OptionError(
-                f"`--data` must be given: study {args.name} is of a folder "
-                f"{newest.study.data.name}, which is not in a recorded place"
+                f"`--data` must be given: study {args.name} used a folder "
+                f"{newest.study.data.name}, which is not where it was recorded"
             )
         if args.data:
             check_own_data(args.data, EXPERIMENTS[table.experiment].data_files)

@@ -65,9 +65,9 @@ def test_figure_1_has_near_absolute_vectors_and_whose_are_clearest() -> None:
         "c, absolute": {"dot_products": -CLOSE, "vectors": "learnable sinusoids"},
     }
     said = check_vectors(numbers)
-    assert "so for `a, absolute` (+" in said and "not for `c, absolute` (-" in said
+    assert "true of `a, absolute` (+" in said and "not of `c, absolute` (-" in said
     clearest = said.split("More clearly")[1]
-    assert "so for `b, absolute` (" in clearest and "not for `c, absolute` (-" in clearest
+    assert "true of `b, absolute` (" in clearest and "not of `c, absolute` (-" in clearest
     alone = check_vectors({"b, absolute": numbers["b, absolute"]})
     assert "More clearly" not in alone  # than what?
     fixed = {"d, absolute": {"dot_products": CLOSE, "vectors": "fixed sinusoids"}}
@@ -92,9 +92,9 @@ def test_figure_1_has_small_and_far_offsets_of_learned_relative_vectors() -> Non
             "d, relative": one(unlike, "fixed sinusoids"),
         }
     )
-    assert "(mean cosines): so for `a, relative` (0 against 1); not for `b, relative`" in said
-    assert "are alike (mean cosine above 0.95): so for `a, relative` (1), `b, relative`" in said
-    assert said.count("not for") == 2 and "`d" not in said
+    assert "(mean cosines): true of `a, relative` (0 against 1); not of `b, relative`" in said
+    assert "are alike (mean cosine above 0.95): true of `a, relative` (1), `b, relative`" in said
+    assert said.count("not of") == 2 and "`d" not in said
     assert check_vectors({"d, relative": one(unlike, "fixed sinusoids")}) == ""
     assert check_vectors({"short, relative": one(unlike[10:-10])}) == "", "nothing is beyond 20"
 
@@ -121,7 +121,7 @@ def test_bands_are_expected_under_two_relative_encodings() -> None:
             "d": {"band": 3.0, "relative": "fixed sinusoids"},
         }
     )
-    assert "so for `a` (-1); not for `b` (+2)." in said
+    assert "true of `a` (-1); not of `b` (+2)." in said
     assert said.endswith("under `c`.")
     assert check_bands({"c": {"band": -3.0, "relative": ""}}) == ""
 
@@ -139,14 +139,14 @@ def test_identical_words_have_the_properties_that_their_weights_have() -> None:
     )
     invariance, monotone, symmetric, unequal, band = said.split(". ")
     for one in (invariance, monotone):
-        assert ": so for `b` (" in one and "`c` (" in one and "; not for `a` (" in one
-    assert ": so for `b` (" in symmetric and "; not for `a` (" in symmetric
-    assert "of the others 1.000 is furthest from 1): so for `c` (1.6" in unequal
-    assert "not for `b` (+1), `c` (+1)" in band
+        assert ": true of `b` (" in one and "`c` (" in one and "; not of `a` (" in one
+    assert ": true of `b` (" in symmetric and "; not of `a` (" in symmetric
+    assert "of the others 1.000 is furthest from 1): true of `c` (1.6" in unequal
+    assert "not of `b` (+1), `c` (+1)" in band
     nearly = {"weights": ordered + 1e-3 * tilted, "relative": kinds[2], "band": 1.0}
     others = {"weights": ordered, "relative": kinds[1], "band": 1.0}
     said = check_identical_words({"b": others, "c": nearly})
-    assert "from 1): not for `c` (1.00" in said  # that is as good as equal
+    assert "from 1): not of `c` (1.00" in said  # that is as good as equal
 
 
 FIXED = torch.linspace(1, 0, 12).double()
@@ -160,8 +160,8 @@ def test_frequencies_are_compared_with_the_fixed_ones() -> None:
             "psi": {"default": FIXED, "a": FIXED + 0.1, "b": FIXED - 0.1},
         }
     )
-    assert "so for `a` (100%); not for `b` (0%)" in said
-    assert said.endswith("so for `a` (+0.1); not for `b` (-0.1).")  # and nothing of tasks
+    assert "true of `a` (100%); not of `b` (0%)" in said
+    assert said.endswith("true of `a` (+0.1); not of `b` (-0.1).")  # and nothing of tasks
 
 
 def test_spans_are_compared_with_classes() -> None:
@@ -171,10 +171,10 @@ def test_spans_are_compared_with_classes() -> None:
     classes = {"GLUE, CoLA": early, "GLUE, RTE": early}
     same = dict.fromkeys({**psi, **classes}, geometric(8, 16))
     said = check_frequencies({"frequencies": same, "psi": {**psi, **classes}})
-    assert "at 3 at latest): so for `SQuAD, v1` (9); not for `SQuAD, v2` (3)." in said
-    assert "so for `x` (0.01 against " in said
+    assert "at 3 at latest): true of `SQuAD, v1` (9); not of `SQuAD, v2` (3)." in said
+    assert "true of `x` (0.01 against " in said
     never = {"frequencies": same, "psi": {**psi, "GLUE, CoLA": FIXED}}
-    assert "at 12 at latest): not for `SQuAD, v1` (9), `SQuAD, v2` (3)." in check_frequencies(never)
+    assert "at 12 at latest): not of `SQuAD, v1` (9), `SQuAD, v2` (3)." in check_frequencies(never)
 
 
 def test_ranges_of_offsets_are_the_papers() -> None:
@@ -189,30 +189,30 @@ def test_ranges_of_offsets_are_the_papers() -> None:
         "direction balance, CoLA": [None] * 5,
     }
     spans, opposite, balance = check_ranges(numbers).rstrip(".").split(". ")
-    assert spans.endswith("so for `v1_exact` (-0.95); not for `v2_exact` (-0.80)")
+    assert spans.endswith("true of `v1_exact` (-0.95); not of `v2_exact` (-0.80)")
     assert "(mean +0.30)" in opposite
-    assert opposite.endswith("so for `v1_exact` (-0.60), `v2_exact` (-0.65)")
-    assert "so for `v1_exact` (+0.60, +0.40); not for `SST-2` (+0.60, +0.70)" in balance
+    assert opposite.endswith("true of `v1_exact` (-0.60), `v2_exact` (-0.65)")
+    assert "true of `v1_exact` (+0.60, +0.40); not of `SST-2` (+0.60, +0.70)" in balance
     assert balance.endswith("`QQP` (-0.80, +0.10)")
     few = {"reaches": [1, 3], "direction balance, QQP": [0.1, 0.2]}
-    assert "not for `QQP`" in check_ranges(few)
+    assert "not of `QQP`" in check_ranges(few)
 
 
 def test_only_learned_relative_vectors_decide_figure_6() -> None:
     one = {"relative": "learned", "alike_from": 24, "cosines": torch.ones(61, 61).double()}
     other = {**one, "alike_from": None}
     said = check_relative({"a": one, "b": other, "c": {**one, "relative": "fixed sinusoids"}})
-    assert "so for `a` (from 24); not for `b` (never)" in said and "`c`" not in said
-    assert "than those of two (mean cosines): not for `a` (+0), `b` (+0)" in said
+    assert "true of `a` (from 24); not of `b` (never)" in said and "`c`" not in said
+    assert "than those of two (mean cosines): not of `a` (+0), `b` (+0)" in said
     assert check_relative({"c": {**one, "relative": ""}}) == ""
-    assert "not for `a` (from 26)" in check_relative({"a": {**one, "alike_from": 26}})
+    assert "not of `a` (from 26)" in check_relative({"a": {**one, "alike_from": 26}})
     short = {**one, "cosines": torch.ones(3, 3), "alike_from": None}
     assert check_relative({"a": short}) == "", "it ends before 25, and has one vector a side"
 
 
 def test_figure_9_is_of_near_and_far() -> None:
     numbers = {"a": {"position_position": CLOSE}, "b": {"position_position": -CLOSE}}
-    assert "so for `a` (+" in check_correspondence(numbers)
+    assert "true of `a` (+" in check_correspondence(numbers)
 
 
 def test_families_are_told_apart_by_the_papers_own_numbers() -> None:

@@ -193,8 +193,8 @@ def test_the_command_writes_figures_numbers_and_a_page(tmp_path, capsys) -> None
     assert numbers["alibi"]["centre_gap"] > 0
     page = (where / "awareness.md").read_text()
     assert "| dpe | yes | 0:16 | yes | 16:32 | 0.0000 | 0.0000 |" in page
-    assert "| alibi | no |" in page and "*3.2 misses*" in page
-    assert "3.1 misses  3.2 misses" in printed and "\n3.1 misses: how far" in printed
+    assert "| alibi | no |" in page and "*3.2 error*" in page
+    assert "3.1 error  3.2 error" in printed and "\n3.1 error: how far" in printed
     short = command_line([str(where)])
     typed = f"`fairseq-pe analyse awareness dpe alibi --lengths 4,6 --output {short}`"
     assert typed in page

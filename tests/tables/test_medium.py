@@ -158,7 +158,7 @@ def test_the_page_says_what_short_samples_decide() -> None:
         return "".join(section.text for section in found)
 
     said = seen(50.0, learned=5.0, shaw_only=9.0, learnable_sinusoidal=4.0)
-    v1 = "is above that of `learned` (5.00): so for `shaw_only` (9.00); not for `learnable_sin"
+    v1 = "is above that of `learned` (5.00): true of `shaw_only` (9.00); not of `learnable_sin"
     assert f"F1, v1.1, after short samples, {v1}" in said and "Each row has one seed" in said
     assert "No row's F1, v2.0, after short samples" in said and "decide nothing" in said
     assert "v2.0, after short samples, is above that of" in seen(70.0, learned=5.0, shaw_only=9.0)

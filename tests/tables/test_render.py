@@ -98,7 +98,7 @@ def test_caption_says_how_much_data_each_corpus_has(make_result):
         JudgedTable.of(TABLE_2, [make_result("rope", "linear", 1, 85.0, data=data)]), "mini"
     ).markdown()
     for fact in (
-        "Data: novels (2,000 BPE pieces of 300 merges to train on), ",
+        "Data: novels (2,000 BPE tokens of 300 merges to train on), ",
         "glue/RTE (640 examples to train on, 277 to test), ",
         "squad (8,309 questions to train on, 2,910 to test), ",
         "pairs (28,038 pairs to train on).",
@@ -179,7 +179,7 @@ def test_caption_says_which_commits_made_the_runs(make_result):
     made[2] |= {"commit": "release 0.1.0", "finished_at": "2026-03-01T00:00:00+00:00"}
     told = "`aaaaaaaa-dirty` 1, `bbbbbbbb` 1, `release 0.1.0` 1."
     page = render(JudgedTable.of(TABLE_2, made), "mini").markdown()
-    assert f"Commits and their numbers of runs: {told}" in page
+    assert f"Runs per commit: {told}" in page
     assert "counts at each of its commits" not in page
     made[2]["earlier"] = [made[1] | {"commit": "c" * 40}]
     page = render(JudgedTable.of(TABLE_2, made), "mini").markdown()
