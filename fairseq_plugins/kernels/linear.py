@@ -189,13 +189,19 @@ def _state_shapes(k: Tensor, v: Tensor, norm_k: Tensor) -> list[tuple[int, ...]]
 
 
 def _check_state(state: LinearState, k: Tensor, v: Tensor, norm_k: Tensor) -> None:
-    """Check shapes, since the compiled library reads and writes a state by its address."""
+    """Check a state, since the compiled library reads and writes it by its address."""
+    wide = wide_type(state.kv)
     shapes = zip(LinearState._fields, state, _state_shapes(k, v, norm_k), strict=True)
     for name, tensor, shape in shapes:
         if tensor.shape != shape:
             raise ValueError(
                 f"`initial_state.{name}` must be {tuple(shape)} for these keys and values, but is "
                 f"{tuple(tensor.shape)} instead."
+            )
+        if (tensor.dtype, tensor.device) != (wide, k.device):
+            raise ValueError(
+                f"`initial_state.{name}` must be {wide} on {k.device}, as all sums of these keys, "
+                f"but is {tensor.dtype} on {tensor.device} instead."
             )
 
 

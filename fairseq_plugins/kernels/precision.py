@@ -26,9 +26,9 @@ def without_autocast(function: Callable[Parameters, Result]) -> Callable[Paramet
 
     @wraps(function)
     def run(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
-        # None for a backward pass without any gradient.
+        # None for a backward pass without any gradient. There is no autocast on meta.
         device = next((a.device.type for a in args if isinstance(a, Tensor)), None)
-        if device is None or not torch.is_autocast_enabled(device):
+        if device in (None, "meta") or not torch.is_autocast_enabled(device):
             return function(*args, **options)
         with torch.autocast(device, enabled=False):
             return function(*args, **options)

@@ -189,10 +189,10 @@ def _slots(
     width = kv + (-(-(plan.features + 1) // 4) * 4 if normalize else 0)
     if plan.segments == 1:
         if start is None:
-            return torch.zeros(plan.pairs, 1, width, device=a.device)
+            return a.new_zeros(plan.pairs, 1, width, dtype=torch.float32)
         return start.contiguous().view(plan.pairs, 1, kv)
     start = start if start is None else start.contiguous()
-    slots = torch.empty(plan.pairs, plan.segments, width, device=a.device)
+    slots = a.new_empty(plan.pairs, plan.segments, width, dtype=torch.float32)
     grid = (plan.pairs, plan.segments)
     kernels.segment_sums[grid](
         *_strided(a), *_strided(b),
@@ -225,12 +225,12 @@ class _Causal(torch.autograd.Function):
         output = torch.empty(
             v.shape, dtype=v.dtype if normalize else torch.float32, device=v.device
         )
-        end = torch.empty(0, device=q.device)  # Not None, which Dynamo cannot trace.
+        end = q.new_empty(0, dtype=torch.float32)  # Not None, which Dynamo cannot trace.
         statistics: tuple[Tensor | None, ...] = (None, None)
         if normalize:
             statistics = _rows(plan, q, 2)
         else:
-            end = torch.empty(*plan.shape[:2], plan.features, plan.values, device=q.device)
+            end = q.new_empty(*plan.shape[:2], plan.features, plan.values, dtype=torch.float32)
         with _on(q):
             slots = _slots(plan, k, v, start, normalize=normalize)
             kernels.outputs[(plan.pairs, plan.segments)](
@@ -262,7 +262,9 @@ class _Causal(torch.autograd.Function):
         grad_start: Tensor | None = None
         rows: tuple[Tensor | None, ...] = (None, None, None)
         if not normalize:
-            grad_start = torch.empty(*plan.shape[:2], plan.features, plan.values, device=q.device)
+            grad_start = q.new_empty(
+                *plan.shape[:2], plan.features, plan.values, dtype=torch.float32
+            )
         grid = (plan.pairs, plan.segments)
         inputs = (*_strided(q), *_strided(k), *_strided(v), *_strided(grad_output))
         with _on(q):
@@ -299,7 +301,7 @@ def _clamping(division: Division | None) -> dict[str, bool]:
 
 def _rows(plan: Plan, like: Tensor, count: int) -> tuple[Tensor, ...]:
     """Allocate ``count`` numbers per query."""
-    return torch.empty(count, *plan.shape, device=like.device).unbind()
+    return like.new_empty(count, *plan.shape, dtype=torch.float32).unbind()
 
 
 def _row_gradients(

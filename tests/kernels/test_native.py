@@ -161,6 +161,42 @@ def test_a_state_of_fewer_rows_or_features_is_refused(length):
                 causal_linear_attention(*tensors, initial_state=state._replace(**{name: wrong}))
 
 
+@pytest.mark.parametrize("length", [0, 1, 70])
+@pytest.mark.parametrize("how", ["narrower", "of two dtypes", "elsewhere"])
+def test_a_state_that_it_would_misread_is_refused(length, how):
+    """The library reads a state by its address, as float32."""
+    tensors, state = inputs(length), start_of()
+    if how == "narrower":
+        wrong = [LinearState(*(x.bfloat16() for x in state))]
+    elif how == "of two dtypes":
+        wrong = [state._replace(**{name: x.double()}) for name, x in state._asdict().items()]
+    else:
+        wrong = [state._replace(**{name: x.to("meta")}) for name, x in state._asdict().items()]
+    for one in wrong:
+        with pytest.raises(
+            ValueError, match=r"`initial_state\.\w+` must be torch\.float\d+ on cpu"
+        ):
+            causal_linear_attention(*tensors, initial_state=one)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("options", [{}, {"min_cosine": 0.3}, {"normalize": False}])
+def test_the_default_dtype_changes_nothing(dtype, options):
+    """A buffer in 16 bits would be half as large as what is written to it."""
+    torch.manual_seed(6)
+    tensors, state = inputs(300), start_of()
+    # With features that are no neighbours in memory.
+    tensors = [x.mT.contiguous().mT for x in tensors]
+    expected = run(tensors, state, **options)
+    torch.set_default_dtype(dtype)
+    try:
+        actual = run(tensors, state, **options)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(x.dtype == torch.float32 for x in actual)
+    assert_near(actual[:2], expected[:2], 0.0)
+
+
 def test_it_is_what_runs(monkeypatch):
     """Rounding differs from the loop's, so equality to the bit would mean that it did not run."""
     torch.manual_seed(1)

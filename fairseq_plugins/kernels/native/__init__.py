@@ -73,7 +73,9 @@ def fits(q: Tensor, k: Tensor, v: Tensor) -> bool:
 
     Subclasses of tensors, such as fake tensors, may have no memory to read.
     """
-    if not all(type(x) is Tensor and x.dtype == torch.float32 and x.numel() for x in (q, k, v)):
+    if not all(
+        type(x) is Tensor and x.is_cpu and x.dtype == torch.float32 and x.numel() for x in (q, k, v)
+    ):
         return False
     compiled = library()
     return compiled is not None and compiled.pe_linear_width(q.size(-1), v.size(-1)) > 0
@@ -93,7 +95,7 @@ def attend(
     state, total, size = _copy(kv), _copy(k_sum), _copy(k_norm)
     output, denominator, floor = empty_like(v), None, None
     if min_cosine is not None:
-        denominator = torch.empty(*q.shape[:3], 1)
+        denominator = q.new_empty(*q.shape[:3], 1)
         floor = torch.empty_like(denominator) if min_cosine else None
     q, k, v = (_dense(x) for x in (q, k, v))
     arguments = _Forward(
@@ -153,7 +155,7 @@ def _sizes(q: Tensor, v: Tensor) -> tuple[int, ...]:
 def empty_like(x: Tensor) -> Tensor:
     """Allocate a tensor of this layout, with the features as neighbours in memory."""
     result = torch.empty_like(x)
-    return result if result.stride(-1) == 1 else torch.empty(x.shape)
+    return result if result.stride(-1) == 1 else x.new_empty(x.shape)
 
 
 def _dense(x: Tensor) -> Tensor:
