@@ -208,7 +208,7 @@ class Attention(nn.Module):
                 output of a query that sees no key is zero, as in PyTorch.
             need_weights: also return the weights (B, H, T, S).
             shared: cache of values shared with other layers that have the same positions and
-                masks; None for none.
+                masks; None for none, as under non-reentrant activation checkpointing.
 
         Returns:
             The output (B, H, T, D), and the weights or None.

@@ -301,11 +301,16 @@ class PositionalMultiheadAttention(nn.Module):
             Under linear attention its size is constant.
 
         Raises:
-            ValueError: the layer is not causal, or the mask is not bool.
+            ValueError: the layer is not causal, or the mask is not bool or of other rows.
         """
         given = dict(state or {})
         if key_padding_mask is not None:
             check_padding_mask("key_padding_mask", key_padding_mask, x.size(1))
+            if key_padding_mask.size(0) != x.size(0):  # each row of a beam takes its own along
+                raise ValueError(
+                    f"`key_padding_mask` must be {tuple(x.shape[:2])} as `x`, but is "
+                    f"{tuple(key_padding_mask.shape)} instead."
+                )
         seen = given.pop(_NEXT, x.new_zeros(x.size(0), 1, dtype=torch.long))
         positions = make_positions(key_padding_mask, x.size(1), offset=seen, device=x.device)
         q, k, v = self._heads(x, x, x)

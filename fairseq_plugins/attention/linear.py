@@ -30,6 +30,7 @@ from fairseq_plugins.kernels.precision import without_autocast
 _HALF = (torch.float16, torch.bfloat16)
 # Bound of float16 outputs, with which the output projection of 512 features stays in range.
 LARGEST_HALF = 4096.0
+_HALF_MAX = torch.finfo(torch.float16).max
 # Tokens and tokens per feature of a head. Random ones had outputs of 1e8 at 300 tokens in heads of
 # 8 features, 1,024 of 16, 8,192 of 32 and 64 (rope, lrpe_type2: benchmark `denominators`).
 _LONG, _LONG_PER_FEATURE = 1024, 32
@@ -125,7 +126,10 @@ class LinearAttention(Attention):
         # Norms that grow with the position would leave float16's range too.
         self._cancels = sums_weights and facts.sums_cancel
         self._long = min(_LONG, _LONG_PER_FEATURE * head_dim)
-        self._saturates = 0 < (self.epsilon or 0) < 1 / torch.finfo(torch.float16).max
+        # Largest output in float16, since a sum over clamped or no denominators has no bound.
+        self._most_in_half = LARGEST_HALF if self.epsilon is not None else None
+        if normalizer == "none":
+            self._most_in_half = _HALF_MAX
         self._is_exact = self._cancels or not facts.keeps_norms
         self.span = facts.positive_span if sums_weights and facts.keeps_positive else None
         self._decays = "log_decay" in self.hooks
@@ -199,7 +203,7 @@ class LinearAttention(Attention):
     def _check_inputs(self, key_padding_mask: Tensor | None = None, **inputs: Tensor) -> None:
         super()._check_inputs(key_padding_mask, **inputs)
         is_half = any(x.dtype == torch.float16 for x in inputs.values())
-        if is_half and self._cancels and self._saturates:
+        if is_half and self._cancels and self.epsilon and self.epsilon < 1 / _HALF_MAX:
             assert self.encoding is not None
             raise ValueError(
                 f"`normalizer` must not be clamped in float16 with {self.encoding.label}, whose "
@@ -231,10 +235,11 @@ class LinearAttention(Attention):
     def _decode_output(self, output: Tensor, positions: Tensor, dtype: torch.dtype) -> Tensor:
         """Decode and cast the output, under autocast to its dtype."""
         device = output.device.type
-        is_cast = output.dtype != torch.float64 and torch.is_autocast_enabled(device)
+        is_wide = output.dtype == torch.float64 or output.is_meta
+        is_cast = not is_wide and torch.is_autocast_enabled(device)
         last = torch.get_autocast_dtype(device) if is_cast else dtype
-        if self._saturates and last == torch.float16:
-            output = output.clamp(-LARGEST_HALF, LARGEST_HALF)
+        if self._most_in_half and last == torch.float16:
+            output = output.clamp(-self._most_in_half, self._most_in_half)
         if self.output_norm is None:
             output = output.to(dtype)
         output = self._encoded("transform_output", output, positions)
@@ -287,7 +292,7 @@ class LinearAttention(Attention):
         if norm_k is not None:
             (norm_k,) = without_padding(keys, norm_k)
         v = self._encoded("transform_value", v, keys["k_positions"])
-        if v.dtype in _HALF and (self._is_exact or (self._saturates and v.dtype == torch.float16)):
+        if v.dtype in _HALF and (self._is_exact or (self.epsilon and v.dtype == torch.float16)):
             v = v.float()
         return encoded, norm_k, v
 

@@ -168,17 +168,18 @@ def hidden_pairs(
 
 
 def zero_masked(output: Tensor, weights: Tensor | None, call: Call) -> tuple[Tensor, Tensor | None]:
-    """Set outputs and weights of queries that see no key to zero.
+    """Set outputs and weights of queries that see no key to zero, except in a causal padding.
 
     Args:
         output: (B, H, T, D).
         weights: (B, H, T, S), or None.
-        call: one with an ``attn_mask``.
+        call: with its masks.
     """
     hidden, _ = split_mask(call, None)
-    assert hidden is not None
-    queries, keys = hidden.shape[-2:]
+    if hidden is None or (call.causal and call.attn_mask is None):
+        return output, weights
     if call.causal:
+        queries, keys = hidden.shape[-2:]
         hidden = hidden | _future(queries, keys, hidden.device)
     blind = hidden.all(-1, keepdim=True)
     weights = None if weights is None else weights.masked_fill(blind, 0.0)

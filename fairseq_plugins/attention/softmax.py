@@ -102,7 +102,7 @@ class SoftmaxAttention(Attention):
         if by_pairs and (output := self._read_by_pairs(call)) is not None:
             return output, None
         read = self._read(call, need_weights)
-        return read if attn_mask is None else zero_masked(*read, call)
+        return zero_masked(*read, call)
 
     def attend_packed(
         self, q: Tensor, k: Tensor, v: Tensor, *, positions: Tensor, document: Tensor
@@ -135,7 +135,7 @@ class SoftmaxAttention(Attention):
 
     def _attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         check_dtypes(q=call.q, v=call.state["v"])
-        return self._read(call, need_weights)
+        return zero_masked(*self._read(call, need_weights), call)
 
     def _takes_pairs(self, q: Tensor, k: Tensor) -> bool:
         return self._gives_pairs and not self._dropout and takes_pairs(q, k, causal=self.causal)

@@ -18,6 +18,8 @@ from fairseq_plugins.encodings.pairwise import PairwiseBias, position_at
 from fairseq_plugins.encodings.position_bounds import check_not_negative
 from fairseq_plugins.encodings.registry import register_encoding
 
+_LEAST = 1e-30  # of c and L, so that neither overflows in float32
+
 
 def psi(distance: Tensor, rate: Tensor) -> Tensor:
     """Compute FIRE's function log(c n + 1) of distances n >= 0, any shape, with c > 0, (1,)."""
@@ -95,8 +97,8 @@ class Fire(PositionEncoding):
         shared: one network, c and L for all layers (FIRE-S), in place of one per layer.
 
     Raises:
-        ValueError: for a ``hidden`` below 1, a ``rate`` that is not positive and finite, or a
-            ``threshold`` that is negative or infinite.
+        ValueError: for a ``hidden`` below 1, or a ``rate`` or a ``threshold`` (except 0) outside
+            1e-30..1e30, where float32 would overflow.
     """
 
     keeps_absolute_embedding = False
@@ -113,12 +115,11 @@ class Fire(PositionEncoding):
     ) -> None:
         super().__init__(context)
         check_at_least(1, "hidden", hidden)
-        if not 0.0 < rate < math.inf:
-            raise ValueError(f"`rate` must be positive and finite, but is {rate} instead.")
-        if not 0.0 <= threshold < math.inf:
-            raise ValueError(
-                f"`threshold` must be 0 or positive and finite, but is {threshold} instead."
-            )
+        for name, value in (("rate", rate), ("threshold", threshold or 1.0)):
+            if not _LEAST <= value <= 1 / _LEAST:
+                raise ValueError(
+                    f"`{name}` must be from {_LEAST:g} to {1 / _LEAST:g}, but is {value} instead."
+                )
         self.shared = shared
         threshold = threshold or max(context.max_positions / 4, 1.0)
         self.log_rate = nn.Parameter(torch.tensor([math.log(rate)]))

@@ -33,9 +33,10 @@ class Randomised(PositionEncoding):
     """Random positions, in training, for the encodings joined to it by ``+``.
 
     In each pass n numbers are drawn from 0..L-1 without replacement and sorted; the token at
-    position s gets the s-th. All sequences of a batch and all layers share the draw. Alone it does
-    nothing. A model trained on n tokens has then seen positions (or distances) up to L; the other
-    encodings are built for L positions.
+    position s gets the s-th. All sequences of a batch and all layers of a model share the draw; an
+    attention outside a model draws its own in each pass. Alone it does nothing. A model trained on
+    n tokens has then seen positions (or distances) up to L; the other encodings are built for L
+    positions.
 
     It deviates from the paper twice. The paper draws positions in evaluation too; here position s
     is s in evaluation, so that sequences can be generated token by token. Every position and

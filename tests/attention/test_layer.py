@@ -434,7 +434,7 @@ def test_values_are_as_many_as_keys() -> None:
         layer("rope")(x, x, x[:, :3])
 
 
-@pytest.mark.parametrize("padding", [PADDING.double(), PADDING[:, :3]])
+@pytest.mark.parametrize("padding", [PADDING.double(), PADDING[:, :3], PADDING[:1]])
 def test_a_mask_of_a_step_is_checked_by_its_name(padding: Tensor) -> None:
     with pytest.raises(ValueError, match="`key_padding_mask` must be"):
         layer("rope", causal=True).step(tokens(), None, padding)

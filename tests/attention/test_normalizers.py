@@ -164,6 +164,37 @@ def test_sums_beyond_the_range_of_half_precision_are_normed(dtype, causal):
     assert error(output, call(attention.double(), q.double(), k.double(), v.double())) <= 0.02
 
 
+def test_shapes_are_known_without_numbers():
+    """As on the meta device, for which there is no autocast."""
+    layer = PositionalMultiheadAttention(
+        32, 4, position_encoding="rope", attention="linear", causal=True
+    ).to("meta")
+    x = torch.randn(2, 7, 32, device="meta")
+    assert layer(x, x, x)[0].shape == x.shape
+
+
+@pytest.mark.parametrize(
+    ("name", "normalizer", "options"),
+    [
+        ("lrpe_type8", "clamped", {"epsilon": 1e-4}),
+        ("rope", "clamped", {"epsilon": 1e-3}),
+        ("none", "none", {}),
+    ],
+)
+@pytest.mark.parametrize("causal", [True, False])
+def test_what_has_no_bound_ends_within_float16(name, normalizer, options, causal):
+    torch.manual_seed(4)
+    shape = {"num_heads": 4, "head_dim": 64 if name == "none" else 8}
+    encoding = build_encoding(name, **shape, causal=causal)
+    attention = build_attention(
+        "linear", encoding, **shape, causal=causal, normalizer=normalizer, **options
+    ).half()
+    q, k, v = (torch.randn(1, 4, 512, shape["head_dim"]) for _ in range(3))
+    output = call(attention, q.half(), k.half(), (v + 1).half())
+    assert output.dtype == torch.float16 and output.isfinite().all()
+    assert output.abs().max() >= 4096  # so there was something to end
+
+
 def test_grouped_heads_have_one_norm_over_the_layer():
     layer = PositionalMultiheadAttention(
         32,

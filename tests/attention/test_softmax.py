@@ -139,6 +139,26 @@ def test_masks_of_every_shape(name):
     torch.testing.assert_close(run(hidden[0]), run(shared))
 
 
+@pytest.mark.parametrize("name", [None, "rope", "alibi", "shaw", "sinusoidal_rpe"])
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("remembered", [True, False])
+def test_a_row_of_padding_alone_gets_zeros(name, need_weights, remembered):
+    """As under linear attention, and as with a mask that hides nothing."""
+    attention = build(name, causal=False)
+    q, k, v = torch.randn(3, 2, HEADS, 4, DIM, dtype=torch.float64)
+    at, padding = count(4), torch.tensor([[False, False, True, True], [True] * 4])
+    if remembered:
+        state = attention.remember(k, v, k_positions=at, key_padding_mask=padding)
+        found = attention.attend(q, state, q_positions=at, need_weights=need_weights)
+    else:
+        found = attention(
+            q, k, v, q_positions=at, k_positions=at, key_padding_mask=padding,
+            need_weights=need_weights,
+        )  # fmt: skip
+    for x in filter(lambda x: x is not None, found):
+        assert x[1].count_nonzero() == 0 and x[0].abs().sum() > 0
+
+
 @pytest.mark.parametrize("name", [None, "rope", "alibi", "shaw"])
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("as_float", [True, False])
