@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fairseq_plugins.cli import analyse, table_options, table_pages
 from fairseq_plugins.cli.table_options import SCRIPTS
-from fairseq_plugins.cli.table_pages import CLAIMS, PAGES, RECIPES
+from fairseq_plugins.cli.table_pages import CLAIMS, PAGES
 from fairseq_plugins.common.errors import DataError, OptionError
 from fairseq_plugins.common.extras import install_command, is_installed
 from fairseq_plugins.common.parser import Parser
@@ -40,7 +40,6 @@ EXTRA_WORDS = {
     CLAIMS: "of all papers, judged by the results there are",
     PAGES: "all of them anew, of the results there are",
     PAPER: "all tables and figures of one",
-    RECIPES: "of older results stored once each, in place of a copy in every result",
 }
 OTHER_COMMANDS = {
     TIMED: "LRPE's Table 9, which times and trains nothing; in a checkout alone",

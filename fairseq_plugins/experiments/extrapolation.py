@@ -58,10 +58,10 @@ class Lengths(MetricsSchema):
 class MaskedLengths(Lengths):
     """Metrics of a masked model.
 
-    unscored: the token that is never scored; None in older results, which score <s>.
+    unscored: the token that is never scored.
     """
 
-    unscored: Literal["<s>"] | None = None
+    unscored: Literal["<s>"]
 
 
 def factors_of(metrics: Mapping[str, Any]) -> tuple[int, ...]:
@@ -169,22 +169,8 @@ class Extrapolation(Experiment):
 class MaskedExtrapolation(Extrapolation):
     """Length extrapolation of masked models, which are scored in whole windows only."""
 
-    def lacks(self, metrics: Mapping[str, Any]) -> str:
-        scores_first = "" if metrics.get("unscored") else "its numbers count <s>"
-        return super().lacks(metrics) or scores_first
-
     def _read(self, output: Mapping[str, Any]) -> Metrics:
         return {**super()._read(output), "unscored": "<s>"}
-
-    def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
-        notes = super().caption_notes(results)
-        if old := [r for r in results if not r["metrics"].get("unscored")]:
-            notes.append(
-                f"In {len(old)} of {len(results)} runs, which are older, the scored tokens include "
-                "a masked <s>, which is easy to predict and counts more in shorter samples: these "
-                "runs make the rise with the length look larger than it is."
-            )
-        return notes
 
     def _protocol(self, length: str, tokens: str) -> str:
         return (

@@ -62,18 +62,6 @@ def write_result(path: Path, result: Mapping[str, Any]) -> None:
     write_json(path, {"schema": SCHEMA, **result, "config": short})
 
 
-def store_recipes(path: Path) -> bool:
-    """Rewrite a valid result of schema 1 in schema 2; return whether it was of schema 1.
-
-    Raises OSError, or ValueError for no JSON and for a configuration without model.
-    """
-    content = json.loads(path.read_bytes())
-    if "schema" in content:
-        return False
-    write_result(path, content)
-    return True
-
-
 def read_content(path: Path) -> Any:
     """Read a result's file of either schema, with its whole configuration, without other checks.
 

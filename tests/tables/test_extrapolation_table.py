@@ -94,19 +94,6 @@ def test_what_is_printed_becomes_perplexities_and_reasons(tmp_path):
     assert "ppl_1x_sliding" not in masked and masked["ppl_1x"] == 8.0
 
 
-def test_masked_results_in_which_the_first_token_counts_are_told_and_made_again(make, tmp_path):
-    experiment = MASKED_EXTRAPOLATION.at_lengths((1,))
-    new = make("rope", {1: 3.0})
-    new["metrics"] |= metrics_of(tmp_path, printed({1: 3.0}, sliding=False), MASKED_EXTRAPOLATION)
-    old = {**new, "metrics": {k: v for k, v in new["metrics"].items() if k != "unscored"}}
-    for result in (new, old):
-        results.check_result(result, experiment.metrics)
-    assert experiment.lacks(new["metrics"]) == ""
-    assert experiment.lacks(old["metrics"]) == "its numbers count <s>"
-    assert not any("a masked <s>" in fact for fact in experiment.caption_notes([new]))
-    assert any("In 1 of 2 runs" in fact for fact in experiment.caption_notes([new, old]))
-
-
 def test_a_number_without_a_reason_is_no_result(make):
     made = make("learned", {1: 3.0, 2: None})
     made["metrics"]["reasons"] = {}

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from fairseq_plugins.cli.train_table import main
 from fairseq_plugins.common.files import write_json
 from fairseq_plugins.experiments import experiment_of
 from fairseq_plugins.records.recipe_files import (
@@ -95,21 +94,3 @@ def test_what_no_version_has_written_is_refused(tmp_path: Path, more: dict[str, 
     write_json(path, {**json.loads(path.read_bytes()), **more})
     with pytest.raises(ValueError, match=r"schema must be 2|config\.recipe must be 16"):
         read(path)
-
-
-def test_older_results_are_stored_again_and_keep_all_that_they_have(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kept = {}
-    for folder, name in (("results", ONE), ("results/local", ONE), ("results", SEVERAL)):
-        path = tmp_path / folder / name
-        write_json(path, kept.setdefault(path, committed(name)))
-    damaged = tmp_path / "results/table2/mini/base-linear-s1.json"
-    damaged.write_text('{"config": {}}')
-    for count in (3, 0):
-        assert main(["recipes"], tmp_path) == 0
-        said = capsys.readouterr()
-        assert f"{count} results" in said.out and str(damaged) in said.err
-        assert {path: read(path) for path in kept} == kept
-        assert all(json.loads(path.read_bytes())["schema"] == 2 for path in kept)
-    assert damaged.read_text() == '{"config": {}}'
