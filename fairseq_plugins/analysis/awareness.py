@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 SAME = 1e-5  # relative tolerance for equal vectors: rows are computed in float32
 
@@ -175,13 +175,8 @@ def measure_awareness(rows: Rows) -> Awareness:
 
 def slices(features: Tensor) -> list[tuple[int, int]]:
     """Find runs of selected features (C,), as (first, end)."""
-    found: list[tuple[int, int]] = []
-    for index in torch.nonzero(features).flatten().tolist():
-        if found and found[-1][1] == index:
-            found[-1] = (found[-1][0], index + 1)
-        else:
-            found.append((index, index + 1))
-    return found
+    edges = nn.functional.pad(features.int(), (1, 1)).diff().nonzero().flatten().tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))
 
 
 def as_words(features: Tensor) -> str:

@@ -87,14 +87,10 @@ def _decompose_complex(first: Tensor) -> Decomposition:
 def _decompose_real(first: Tensor) -> Decomposition:
     """Decompose by Theorem C.2: a real Schur form has blocks of 2 x 2 and 1 x 1."""
     form, vectors = (torch.from_numpy(part) for part in schur(first.numpy(), output="real"))
-    planes: list[int] = []
-    lines: list[int] = []
-    at = 0
-    while at < len(form):
-        is_plane = at + 1 < len(form) and abs(form[at + 1, at]) > 1e-12
-        (planes if is_plane else lines).append(at)
-        at += 2 if is_plane else 1
-    order = [*(row for plane in planes for row in (plane, plane + 1)), *lines]
+    planes = (form.diagonal(-1).abs() > 1e-12).nonzero().flatten().tolist()
+    turned = [row for plane in planes for row in (plane, plane + 1)]
+    lines = [row for row in range(len(form)) if row not in turned]
+    order = [*turned, *lines]
     sines = form.diagonal(-1)[planes]
     cosines = form.diagonal()[planes]
     signs = form.diagonal()[lines].sign()
