@@ -51,7 +51,7 @@ quickstart: $(RUNTIME) ## set up, generate the corpus, train and print the toy t
 	@echo "The text is generated: compare the order of rows with the paper's, not the numbers."
 	@echo 'Next: source $(VENV)/bin/activate, then fairseq-pe shows what it does.'
 
-rehearse-paper: $(RUNTIME) ## set up, build every model of scale paper without numbers, train one of each kind for three updates in up to eight processes
+rehearse-paper: $(RUNTIME) ## set up, build every model of scale paper without weights, train one of each kind for three updates in up to eight processes
 	PATH="$(VENV_BIN):$$PATH" $(VENV)/bin/python -m fairseq_plugins rehearse --train lm,mlm,mt
 
 QUICK_TESTS = PATH="$(VENV_BIN):$$PATH" OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest \

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# GLUE's nine tasks into data/glue, in the pieces of the pre-training.
+# GLUE's nine tasks into data/glue, in the subwords of the pre-training.
 # All options: scripts/prepare_glue.sh --help
 set -euo pipefail
 # shellcheck source=scripts/lib.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Two generated tasks in GLUE's layout into data/toy-glue, in the pieces of data/toy-mlm.
+# Two generated tasks in GLUE's layout into data/toy-glue, in the subwords of data/toy-mlm.
 # All options: scripts/prepare_toy_glue.sh --help
 set -euo pipefail
 # shellcheck source=scripts/lib.sh

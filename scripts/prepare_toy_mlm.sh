@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates the embedded corpus and binarises it in learned pieces into data/toy-mlm.
+# Generates the embedded corpus and binarises it in learned subwords into data/toy-mlm.
 # All options: scripts/prepare_toy_mlm.sh --help
 set -euo pipefail
 # shellcheck source=scripts/lib.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates questions about the embedded corpus, in the pieces of data/toy-mlm, into
+# Generates questions about the embedded corpus, in the subwords of data/toy-mlm, into
 # data/toy-squad-v1.1; --version 2.0 into data/toy-squad-v2.0.
 # All options: scripts/prepare_toy_squad.sh --help
 set -euo pipefail

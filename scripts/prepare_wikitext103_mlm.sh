@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# WikiText-103 in GPT-2's pieces into data/wikitext-103-mlm.
+# WikiText-103 in GPT-2's subwords into data/wikitext-103-mlm.
 # All options: scripts/prepare_wikitext103_mlm.sh --help
 set -euo pipefail
 # shellcheck source=scripts/lib.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# WikiText-2 into data/wikitext-2 as words, and into data/wikitext-2-mini as BPE pieces.
+# WikiText-2 into data/wikitext-2 as words, and into data/wikitext-2-mini as BPE subwords.
 # All options: scripts/prepare_wikitext2.sh --help
 set -euo pipefail
 # shellcheck source=scripts/lib.sh

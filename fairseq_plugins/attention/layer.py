@@ -301,7 +301,7 @@ class PositionalMultiheadAttention(nn.Module):
             Under linear attention its size is constant.
 
         Raises:
-            ValueError: the layer is not causal, or the mask is not bool or of other rows.
+            ValueError: the layer is not causal, or the mask is not bool or has other rows.
         """
         given = dict(state or {})
         if key_padding_mask is not None:

@@ -54,7 +54,8 @@ class LinearAttention(Attention):
             ``output_norm``: a norm over all heads' outputs instead, as in their code since
             January 2023. ``encoded``: LRPE, Eq. 39, kept from 0 by ``min_cosine`` if the encoding
             can make it negative; encodings that change norms (``xpos``) use ``plain``. ``plain``:
-            from phi(q) and phi(k) before the encoding, always positive. ``none``: neither.
+            from phi(q) and phi(k) before the encoding, always positive. ``none``: neither;
+            float16 outputs end at float16's range.
         min_cosine: lower bound on the absolute denominator of ``encoded`` and ``plain``, as a
             share of its maximum |phi(q)~| sum |phi(k)~|; ``MIN_COSINE`` by default. The absolute
             weights of a query then sum to at most 1 / ``min_cosine``; 0 clamps at ``LEAST_COSINE``
@@ -128,8 +129,8 @@ class LinearAttention(Attention):
         self._long = min(_LONG, _LONG_PER_FEATURE * head_dim)
         # Largest output in float16, since a sum over clamped or no denominators has no bound.
         self._most_in_half = LARGEST_HALF if self.epsilon is not None else None
-        if normalizer == "none":
-            self._most_in_half = _HALF_MAX
+        if normalizer == "none":  # half, since `transform_output` may turn two features into one
+            self._most_in_half = _HALF_MAX / (2 if "transform_output" in self.hooks else 1)
         self._is_exact = self._cancels or not facts.keeps_norms
         self.span = facts.positive_span if sums_weights and facts.keeps_positive else None
         self._decays = "log_decay" in self.hooks

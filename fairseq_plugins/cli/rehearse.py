@@ -61,7 +61,9 @@ def _run(args: argparse.Namespace) -> None:
 
     check_rate(args.tflops)
     if lacking := [name for name in args.tables if "paper" not in _scales(name)]:
-        raise OptionError(f"--tables must have a scale paper, but {', '.join(lacking)} has none")
+        raise OptionError(
+            f"--tables must have a scale paper, but these have none: {', '.join(lacking)}"
+        )
     trainings = [rehearsed_training.plan(ROOT, kind, args.processes) for kind in args.train]
     rehearsed, settings = {}, {}
     for name in args.tables:

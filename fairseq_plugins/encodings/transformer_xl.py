@@ -16,7 +16,7 @@ from fairseq_plugins.encodings.tables import Formula, PositionTable
     "xl",
     known_as=("relative", "transformer_xl", "xlnet"),
     summary="sinusoids of the offset projected per layer, and two learned vectors per head",
-    source="Transformer-XL (Dai et al. 2019), Section 3.3; survey, XLNET Style",
+    source="Transformer-XL (Dai et al. 2019), Section 3.3; Su's survey, XLNET Style",
     formula="logit ((q_s + u).k_t + (q_s + v).W_R r_(s-t)) / sqrt(D)",
 )
 class TransformerXL(PositionEncoding):

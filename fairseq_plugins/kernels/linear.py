@@ -72,7 +72,8 @@ def causal_linear_attention(
         sums; with ``return_state``, also the state.
 
     Raises:
-        ValueError: shapes that do not fit, also of ``initial_state``, a chunk size below 1, a
+        ValueError: shapes that do not fit, also of ``initial_state``, whose dtype and device must
+            be those of these sums, a chunk size below 1, a
             ``log_decay`` that requires a gradient, or both ``epsilon`` and ``min_cosine``.
     """
     _check(q, k, v, normalizer_q, normalizer_k, epsilon, min_cosine)

@@ -215,7 +215,7 @@ def row_gradients(
     D: tl.constexpr, M: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
     CHUNK: tl.constexpr, FLOOR: tl.constexpr, SIGNED: tl.constexpr,
 ):  # fmt: skip
-    """Return, by query, 1 / denominator, and the gradients of ``raw`` and of |q| (sum of |k|)."""
+    """Store, by query, 1 / denominator, and the gradients of ``raw`` and of |q| (sum of |k|)."""
     pair = tl.program_id(0)
     first = tl.program_id(1) * CHUNK
     q_ptr = _pair_start(q_ptr, pair, heads, q_batch, q_head)

@@ -163,8 +163,8 @@ def _intention(args: argparse.Namespace) -> str:
         f"{args.text.name}, in about {args.minutes:g} minutes: the text is split into subwords; a "
         f"pilot of {PILOT_UPDATES} updates measures this machine; then all encodings "
         f"are trained from the same seeds, with as many updates and seeds (up to {args.seeds}) as "
-        "fit. If time runs short, updates, model or seeds become fewer; the pilot is the least "
-        "result."
+        "fit. If time runs short, it takes fewer updates, a smaller model or fewer seeds; the "
+        "pilot is the least result."
     )
 
 

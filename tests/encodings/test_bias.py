@@ -29,7 +29,7 @@ def test_slopes_are_the_published_ones(num_heads):
 
 def test_known_slopes():
     assert alibi_slopes(8).tolist() == [2.0**-h for h in range(1, 9)]
-    # The language-model appendix's own example: 16 heads start at 2^-0.5.
+    # The example of Gu et al. 2025: 16 heads start at 2^-0.5.
     torch.testing.assert_close(alibi_slopes(16), 2.0 ** -torch.arange(0.5, 8.5, 0.5))
     expected = [2.0**-h for h in range(1, 9)] + [2.0**-h for h in (0.5, 1.5, 2.5, 3.5)]
     torch.testing.assert_close(alibi_slopes(12), torch.tensor(expected))

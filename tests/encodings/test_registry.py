@@ -62,11 +62,11 @@ def test_another_word_for_an_encoding_is_answered_with_its_name(word, meant):
 @pytest.mark.parametrize(
     ("name", "places"),
     [
-        ("none", ["language-model appendix, NoPE"]),
-        ("sinusoidal", ["language-model appendix, Eq. 5"]),
-        ("t5", ["LRPE, Eq. 7", "language-model appendix, Eq. 6"]),
-        ("alibi", ["language-model appendix, Eq. 7"]),
-        ("rope", ["LRPE, Eq. 9", "language-model appendix, Eq. 8"]),
+        ("none", ["Gu et al. 2025, NoPE"]),
+        ("sinusoidal", ["Gu et al. 2025, Eq. 5"]),
+        ("t5", ["LRPE, Eq. 7", "Gu et al. 2025, Eq. 6"]),
+        ("alibi", ["Gu et al. 2025, Eq. 7"]),
+        ("rope", ["LRPE, Eq. 9", "Gu et al. 2025, Eq. 8"]),
     ],
 )
 def test_sources_name_the_equations_of_the_papers(name, places):

@@ -40,7 +40,7 @@ def result(make_result, model):
 @pytest.mark.parametrize(
     ("encoding", "told"),
     [
-        ("lrpe_type8", "denominator's place for most queries of `lrpe_type8`."),
+        ("lrpe_type8", "replaces the denominator for most queries of `lrpe_type8`."),
         ("rope", "% of the queries of any row."),
         ("per", "Scores that are never negative need no lower bound: `per`."),
         ("lrpe_type7", "Scores that are never negative need no lower bound: `lrpe_type7`."),

@@ -150,4 +150,4 @@ def test_a_result_that_is_being_replaced_keeps_no_score(place, monkeypatch, caps
     monkeypatch.setattr(table_runner, "is_being_replaced", lambda *_: True)
     status, fake, _ = work(place, {"Place": 30.0}, missing_tasks=True)
     assert status != 0 and not fake.trained and read(place, run) == before
-    assert "the same command without --missing-tasks continues" in capsys.readouterr().out
+    assert "continue that without --missing-tasks" in capsys.readouterr().out

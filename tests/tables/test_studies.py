@@ -174,7 +174,7 @@ def test_without_a_result_no_page_is_written(root, configs, capsys):
         (["--set", "+checkpoint={save_dir:x}"], "must leave checkpoint to the table"),
         (["--set", "checkpoint.finetune_from_model=a.pt"], "must leave checkpoint.finetune_from"),
         (["--set", "checkpoint.restore_file=a.pt"], "must leave checkpoint.restore_file"),
-        (["--set", "model.init_from='/a.pt'"], "must give model.init_from a path from the folder"),
+        (["--set", "model.init_from='/a.pt'"], "must give model.init_from a path relative to the"),
         (["--updates", "0"], "`--updates` must be at least 1"),
         (
             ["--updates", "5", "--set", "++optimization.max_update=9"],
@@ -328,7 +328,7 @@ def test_a_study_of_data_elsewhere_goes_on_by_its_name(root, configs, own, capsy
     said = capsys.readouterr().out
     assert f"task.data={own}" in said and "lr_scheduler.warmup_updates=20" in said
     shutil.rmtree(root / "checkpoints")  # the results alone, as on another machine
-    assert "`--data` must be given: study mine is of a folder texts" in refusal(capsys, NAMED, root)
+    assert "`--data` must be given: study mine used a folder texts" in refusal(capsys, NAMED, root)
     moved = own.rename(own.with_name("moved"))
     assert main([*NAMED, "--data", str(moved)], root) == 0
     said = capsys.readouterr().out
