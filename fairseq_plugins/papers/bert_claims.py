@@ -3,12 +3,11 @@
 from functools import partial
 from typing import Any
 
-from fairseq_plugins.papers.bert import BERT_GLUE_TABLE, PAPER
+from fairseq_plugins.papers.bert import PAPER
 from fairseq_plugins.papers.bert_correlations import ROWS
 from fairseq_plugins.papers.bert_property_claims import (
     ABSOLUTE,
     BERT_PROPERTY_CLAIMS,
-    COLA,
     EXACT,
     RELATIVE,
     SINUSOIDS,
@@ -58,8 +57,6 @@ def _glue(
     of_every: bool = False,
     note: str = "",
 ) -> Claim:
-    like_ours = min(_without_cola(first) - _without_cola(row) for row in second)
-    without = f"Without CoLA the paper's effect is {like_ours:+.2f}."
     return bert_claim(
         f"glue-{name}",
         "Section 5.1, Table 3",
@@ -67,14 +64,8 @@ def _glue(
         Comparison(
             "bert_table3", AVERAGE, "vanilla", (first,), second, "above", by=by, of_every=of_every
         ),
-        note=" ".join(filter(None, (note, COLA, without))),
+        note=note,
     )
-
-
-def _without_cola(row: str) -> float:
-    printed = BERT_GLUE_TABLE.row(row).paper["vanilla"]
-    tasks = [task for task in BERT_GLUE_TABLE.average_of if task != "CoLA"]
-    return sum(printed[task].mean for task in tasks) / len(tasks)
 
 
 def _after_short_samples(metric: str, label: str) -> Claim:

@@ -107,13 +107,6 @@ def test_every_paper_says_what_is_not_judged_and_why():
     assert all(one.place and one.text and one.reason for one in UNJUDGED)
 
 
-def test_claims_of_glue_say_what_the_paper_has_without_cola():
-    notes = {claim.name: claim.note for claim in CLAIMS if claim.name.startswith("glue-")}
-    ends = {"none": "+3.43", "learned-sinusoids": "+1.26", "learned-best": "-0.26"}
-    for name, effect in ends.items():
-        assert notes[f"glue-{name}"].endswith(f"Without CoLA the paper's effect is {effect}."), name
-
-
 def test_speeds_are_claimed_under_both_attentions():
     found = [claim.evidence for claim in CLAIMS if isinstance(claim.evidence, Speed)]
     assert [one.attention for one in found] == list(ATTENTIONS)
