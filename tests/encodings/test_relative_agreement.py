@@ -99,13 +99,14 @@ def visible(causal: bool) -> Tensor:
 
 def build_deberta(clip: int, causal: bool, **options: str) -> DeBERTa:
     """With the offsets of the release, which the paper has the other way round in p2c."""
+    if options["terms"] != "c2p":
+        options["p2c_offset"] = "query_minus_key"
     encoding = build_encoding(
         "deberta",
         num_heads=HEADS,
         head_dim=DIM,
         causal=causal,
         max_distance=clip,
-        p2c_offset="query_minus_key",
         **options,
     )
     assert isinstance(encoding, DeBERTa)
