@@ -217,8 +217,9 @@ class TableRunner(RunContext):
             return False
         run = planned.run
         own = TABLES[run.table]
-        others = (name for name, t in TABLES.items() if t.experiment == own.experiment)
-        for table in (name for name in others if name != run.table):
+        for table, entry in TABLES.items():
+            if table == run.table or entry.experiment != own.experiment:
+                continue
             other = replace(planned, run=replace(run, table=table))
             try:
                 result = matching_result(self.root, other, raised=(NewerResult,))
