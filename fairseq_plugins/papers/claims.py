@@ -28,6 +28,10 @@ class Comparison:
     second_attention: str = ""  # if not that of `first`
     second_metric: str = ""  # if not `first`'s; both are then one row, each run a difference
 
+    def __post_init__(self) -> None:
+        if self.relative and (self.of_every or self.of_most):
+            raise ValueError("relative must be false for claims about several rows, but is true.")
+
     @property
     def numbers(self) -> list[Number]:
         """The numbers that decide the claim, those of `first` before those of `second`."""
@@ -73,33 +77,17 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class Floor:
-    """The claim that a row is above or below a trivial baseline.
+class Threshold:
+    """The claim that each of some rows is above or below a number.
 
-    floor: name of the baseline on pages.
+    value: a fixed number, or the name of a trivial baseline.
     """
 
     table: str
     metric: str
     attention: str
-    row: str
-    floor: str
-    claimed: Side
-
-    @property
-    def numbers(self) -> list[Number]:
-        return [(self.table, self.metric, self.attention, self.row)]
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """The claim that each of some rows is above or below a fixed number."""
-
-    table: str
-    metric: str
-    attention: str
     rows: tuple[str, ...]
-    value: float
+    value: float | str
     claimed: Side
 
     @property
@@ -118,7 +106,7 @@ class Computed:
     numbers: ClassVar[list[Number]] = []
 
 
-Evidence = Comparison | Correlation | Speed | Floor | Threshold | Computed
+Evidence = Comparison | Correlation | Speed | Threshold | Computed
 
 
 @dataclass(frozen=True)

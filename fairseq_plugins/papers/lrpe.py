@@ -135,6 +135,7 @@ TABLE_4 = Table(
     ),
     seeds=(1, 2, 3, 4, 5),
     extra_attentions={"linear_both": "Linear attention in the decoder too, beyond the paper"},
+    names={"linear_both": "linear attention, decoder too"},
     derived=(LAST_TRAIN_LOSS, Column("valid_token_bleu", "BLEU of tokens (valid)", True)),
 )
 

@@ -58,6 +58,10 @@ class Estimate:
         """Return whether the difference is significant, but not after the correction."""
         return self.p is not None and self.p < SIGNIFICANT and not self.is_significant
 
+    def includes(self, value: float) -> bool:
+        """Return whether the interval includes a value, as one of unknown width does."""
+        return self.low is None or self.high is None or self.low <= value <= self.high
+
     def as_data(self) -> dict[str, Any]:
         """Return the estimate as JSON data of pages."""
         return {name: value for name, value in asdict(self).items() if name != "freedom"}
@@ -134,24 +138,32 @@ def against(estimate: Estimate, value: float) -> Estimate:
     return replace(estimate, p=_p_value(estimate.effect - value, error, estimate.freedom))
 
 
-def enough_seeds(estimate: Estimate, value: float = 0.0) -> int | None:
-    """Estimate how many seeds would separate the effect from `value`, at the same deviation.
+def enough_seeds(
+    estimates: Sequence[Estimate], is_decided: Callable[[Sequence[Estimate]], bool]
+) -> int | None:
+    """Estimate how many seeds would decide, with effects and deviations as measured.
 
-    None where the estimate is not paired over seeds, already excludes the value, or would need
-    more than `MOST_SEEDS`.
+    is_decided: whether estimates decide the question.
+
+    Returns:
+        None where the estimates decide it, none is paired over seeds, or it would need more than
+        `MOST_SEEDS`.
     """
-    if estimate.low is None or estimate.high is None or estimate.seeds < 2:
+    paired = [one.seeds for one in estimates if one.seeds]
+    if not paired or is_decided(estimates):
         return None
-    if not estimate.low <= value <= estimate.high:
-        return None
-    margin, now = abs(estimate.effect - value), estimate.seeds
+    counts = range(min(paired) + 1, MOST_SEEDS + 1)
+    return next((n for n in counts if is_decided([_with_seeds(e, n) for e in estimates])), None)
 
-    def half(seeds: int) -> float:
-        return half_width(seeds - 1) / float(np.sqrt(seeds))
 
-    wide = (estimate.high - estimate.low) / 2 / half(now)  # the deviation of one seed's difference
-    counts = range(now + 1, MOST_SEEDS + 1)
-    return next((n for n in counts if wide * half(n) < margin), None)
+def _with_seeds(estimate: Estimate, seeds: int) -> Estimate:
+    """Return a paired estimate as it would be over at least so many seeds."""
+    if not 0 < estimate.seeds < seeds:
+        return estimate
+    assert estimate.high is not None, "a paired estimate has an interval"
+    error = (estimate.high - estimate.effect) / half_width(estimate.freedom)
+    error *= float(np.sqrt(estimate.seeds / seeds))
+    return _of_error(estimate.effect, error, seeds - 1, seeds)
 
 
 def p_above_baseline(percent: float, examples: int, baseline: float) -> float:

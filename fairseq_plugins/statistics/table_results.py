@@ -285,7 +285,8 @@ def numbers_by_scale(
                 for one in found
             }
     return {
-        scale: ScaleResults(own, baselines.get(scale, {}), scale) for scale, own in cells.items()
+        scale: ScaleResults(own, baselines.get(scale, {}), scale.removeprefix(RERUN))
+        for scale, own in cells.items()
     }
 
 

@@ -15,7 +15,6 @@ from fairseq_plugins.papers.claims import (
     Computed,
     Correlation,
     Evidence,
-    Floor,
     Speed,
     Threshold,
 )
@@ -91,7 +90,7 @@ def judge_by_scale(
             for claim in claims
             if isinstance(claim.evidence, Speed) == of_speed
             and not isinstance(claim.evidence, Computed)
-            and _has_scale(claim.evidence, scale)
+            and _has_scale(claim.evidence, own.scale)
         }
     computed = [claim for claim in claims if isinstance(claim.evidence, Computed)]
     if found and computed:
@@ -121,8 +120,6 @@ def _measured(evidence: Evidence, numbers: ScaleResults) -> Verdict:
             return _correlation(evidence, numbers)
         case Speed():
             return _speed(evidence, numbers)
-        case Floor():
-            return _against_baseline(evidence, numbers)
         case Threshold():
             return _threshold(evidence, numbers)
         case Computed():
@@ -207,7 +204,7 @@ def _comparison(evidence: Comparison, numbers: ScaleResults) -> Verdict:
     if evidence.relative:
         found, unit = found.mapped(lambda x: 100 * expm1(x)), "%"
     word = word_of(found, evidence.claimed, evidence.by)
-    enough = enough_seeds(paired, begins) if word == Word.UNDECIDED else None
+    enough = enough_seeds([paired], lambda more: not more[0].includes(begins))
     digits = _digits(evidence.table, metric)
     corrected = None if evidence.second_attention else _corrected(evidence, numbers)
     return Verdict(word, found, unit, digits, enough=enough, corrected=corrected)
@@ -228,6 +225,18 @@ def _corrected(evidence: Comparison, numbers: ScaleResults) -> Estimate | None:
 
 def _of_several(
     evidence: Comparison | Threshold, estimates: Sequence[Estimate], exceptions: int = 0
+) -> Verdict:
+    """Judge several comparisons together, and say how many seeds would decide."""
+    verdict = _together(evidence, estimates, exceptions)
+
+    def is_decided(more: Sequence[Estimate]) -> bool:
+        return _together(evidence, more, exceptions).word != Word.UNDECIDED
+
+    return replace(verdict, enough=enough_seeds(estimates, is_decided))
+
+
+def _together(
+    evidence: Comparison | Threshold, estimates: Sequence[Estimate], exceptions: int
 ) -> Verdict:
     """Judge several comparisons together, of which all but `exceptions` must hold.
 
@@ -254,14 +263,11 @@ def _of_several(
     last = sorted(each, key=certainty)[-1 - exceptions]
     level = SIGNIFICANT / (exceptions + 1)
     unsure = [one for one in each if one.p is None or one.p >= level or sign * one.effect < 0]
-    needed = len(unsure) - exceptions
-    if needed <= 0:
+    if len(unsure) <= exceptions:
         assert last.p is not None, "an estimate without p is unsure"
         estimate = replace(last, p=last.p * (exceptions + 1))
         return Verdict(Word.CONFIRMED, estimate, "", digits)
-    counts = sorted(count for one in unsure if (count := enough_seeds(one)) is not None)
-    enough = counts[needed - 1] if len(counts) >= needed else None
-    return Verdict(Word.UNDECIDED, last, "", digits, enough=enough)
+    return Verdict(Word.UNDECIDED, last, "", digits)
 
 
 def _correlation(evidence: Correlation, numbers: ScaleResults) -> Verdict:
@@ -294,28 +300,19 @@ def _speed(evidence: Speed, numbers: ScaleResults) -> Verdict:
     return Verdict(word_of(speed, "above", evidence.at_least), speed, "x", 3)
 
 
-def _against_baseline(evidence: Floor, numbers: ScaleResults) -> Verdict:
-    rows = rows_of(numbers.cells.get(evidence.table, {}), evidence.attention, evidence.metric)
-    value = numbers.baselines.get(evidence.table, {}).get(evidence.metric, {}).get(evidence.floor)
-    where = f"{TABLES[evidence.table].source}, {evidence.attention} attention"
-    missing = [_missing([evidence.row], rows, where)]
-    missing += [] if value is not None else [f"baseline `{evidence.floor}` of {where}"]
-    if any(missing) or value is None:
-        return Verdict(Word.NOT_RUN, missing="; ".join(filter(None, missing)))
-    found = above(rows[evidence.row], value, pooled_spread(rows.values()))
-    word = word_of(found, evidence.claimed)
-    enough = enough_seeds(found) if word == Word.UNDECIDED else None
-    return Verdict(word, found, "", _digits(evidence.table, evidence.metric), enough=enough)
-
-
 def _threshold(evidence: Threshold, numbers: ScaleResults) -> Verdict:
     cells = numbers.cells.get(evidence.table, {})
     found = rows_of(cells, evidence.attention, evidence.metric)
     where = f"{TABLES[evidence.table].source}, {evidence.attention} attention"
-    if missing := _missing(evidence.rows, found, where):
-        return Verdict(Word.NOT_RUN, missing=missing)
+    value, missing = evidence.value, [_missing(evidence.rows, found, where)]
+    if isinstance(value, str):
+        known = numbers.baselines.get(evidence.table, {}).get(evidence.metric, {})
+        missing += [] if value in known else [f"baseline `{value}` of {where}"]
+        value = known.get(value, 0.0)
+    if any(missing):
+        return Verdict(Word.NOT_RUN, missing="; ".join(filter(None, missing)))
     spread = pooled_spread(found.values())
-    each = [above(found[row], evidence.value, spread) for row in evidence.rows]
+    each = [above(found[row], value, spread) for row in evidence.rows]
     return _of_several(evidence, each)
 
 
@@ -332,6 +329,8 @@ def _computed(evidence: Computed) -> Verdict:
 def _below_baselines(evidence: Evidence, numbers: ScaleResults) -> str:
     """State that no row beats the best trivial baseline of a claim's metric; empty if one does."""
     match evidence:
+        case Threshold(value=str()):  # the claim itself is about a baseline
+            return ""
         case Comparison() | Threshold():
             table, metric = evidence.table, evidence.metric
         case Correlation():

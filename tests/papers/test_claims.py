@@ -17,7 +17,6 @@ from fairseq_plugins.papers.claims import (
     Comparison,
     Computed,
     Correlation,
-    Floor,
     Speed,
 )
 from fairseq_plugins.papers.tables import ATTENTIONS
@@ -73,7 +72,7 @@ def test_a_comparison_is_of_what_there_is(claim):
 def test_the_papers_own_numbers_point_where_it_says(claim):
     """Or the claim says that they do not."""
     evidence, effect = claim.evidence, printed(claim).estimate
-    if isinstance(evidence, Floor | Computed):
+    if isinstance(evidence, Computed) or isinstance(getattr(evidence, "value", 0.0), str):
         assert effect is None
         return
     if isinstance(evidence, Speed):

@@ -91,6 +91,7 @@ def test_a_claim_is_judged_at_each_scale_that_has_results(evidence: Evidence, si
     commands = [one.command for one in view.shown]
     assert [" --rerun" in command for command in commands] == [False, True]
     assert all("--scale mini " in command for command in commands)
+    assert evidence.numbers["local-mini"].scale == "mini", "judged as the scale that it repeats"
     index = (site / "index.html").read_text(encoding="utf-8")
     assert index.count(f'href="{view.page}"') == 2
 

@@ -76,12 +76,15 @@ def test_enough_seeds_are_the_fewest_that_decide_where_nothing_else_changes():
         rope = {seed: 60 + effect + (size if seed % 2 else -size) for seed in range(seeds)}
         return difference([rope], [dict.fromkeys(rope, 60.0)])
 
-    enough = enough_seeds(over(4))
-    assert enough in (26, 27)
+    def enough(one: Estimate, value: float = 0.0) -> int | None:
+        return enough_seeds([one], lambda more: not more[0].includes(value))
+
+    assert enough(over(4)) in (26, 27)
     assert not over(24).is_significant and over(28).is_significant
-    assert enough_seeds(over(4, -0.4)) == enough == enough_seeds(over(4, 0.1), 0.5)
-    assert enough_seeds(over(4, 0.01)) is None, "more than are worth saying"
-    assert enough_seeds(Estimate(0.4, -1.0, 1.8, 0.4)) is None, "not over seeds"
+    assert enough(over(4, -0.4)) == enough(over(4)) == enough(over(4, 0.1), 0.5)
+    assert enough(over(4, 0.01)) is None, "more than are worth saying"
+    assert enough(over(28)) is None, "decided"
+    assert enough(Estimate(0.4, -1.0, 1.8, 0.4)) is None, "not over seeds"
 
 
 @given(VALUES, VALUES)

@@ -18,7 +18,6 @@ from fairseq_plugins.papers.claims import (
     Comparison,
     Computed,
     Correlation,
-    Floor,
     Speed,
     Threshold,
 )
@@ -210,7 +209,8 @@ def test_a_claim_on_every_row_says_where_only_the_correction_makes_a_tie():
     )
     verdict = judge(claim(every), found)
     assert verdict.word == "undecided" and verdict.estimate.high < 0
-    assert verdict.estimate.p < 0.05 < verdict.estimate.adjusted and verdict.enough is None
+    assert verdict.estimate.p < 0.05 < verdict.estimate.adjusted
+    assert verdict.enough == 5, "seeds that decide after the correction"
     page = render_claims((claim(every),), {"mini": {"one": verdict}}).markdown()
     assert "; a tie after correction for all pairs of the claim (p = " in page
 
@@ -254,7 +254,7 @@ def test_what_is_missing_is_named():
 
 
 def test_a_floor_is_a_number_without_seeds():
-    floor = Floor(**LM, row="none", floor="unigram", claimed="below")
+    floor = Threshold(**LM, rows=("none",), value="unigram", claimed="below")
     value = {"table2": {"test_ppl": {"unigram": 300.0}}}
     assert word(floor, numbers(value, none=(70.0, 71.0))) == "confirmed"
     assert word(floor, numbers(value, none=(400.0, 401.0))) == "contradicted"
