@@ -123,7 +123,7 @@ def describe(cells: Cells) -> tuple[str, list[str]]:
     notes = [
         f"*Ours*: a row and Base take {turns} turns; median and quartiles of the ratio within a "
         "turn. Row `base` is Base against a second Base: its distance from 1 is noise.",
-        "Rows with a relative encoding also have the absolute embedding of Base.",
+        "Rows with a relative encoding, except `alibi`, also have the absolute embedding of Base.",
         "The paper has one row LRPE, of an unstated type; its number is shown for each type.",
         f"`{DASH}`: not in the paper, not measured, or not supported by the attention.",
     ]

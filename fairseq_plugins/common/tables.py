@@ -1,4 +1,4 @@
-"""Tables as Markdown and for a terminal."""
+"""Tables as Markdown, as LaTeX and for a terminal."""
 
 from collections.abc import Iterable, Sequence
 
@@ -23,6 +23,18 @@ def markdown_table(
 
 def columns(rows: Sequence[Sequence[str]], *, left: int | None = None) -> str:
     """Format aligned columns for a terminal; `left` as in `markdown_table`."""
-    words = len(rows[0]) if left is None else left
-    sides = ["left" if i < words else "right" for i in range(len(rows[0]))]
-    return tabulate(rows, tablefmt="plain", colalign=sides, disable_numparse=True)
+    return tabulate(rows, tablefmt="plain", colalign=_sides(rows[0], left), disable_numparse=True)
+
+
+def latex_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int | None = None
+) -> str:
+    """Format a booktabs tabular with special characters escaped; `left` as in `markdown_table`."""
+    sides = _sides(header, left)
+    layout = "latex_booktabs"
+    return tabulate(rows, header, tablefmt=layout, colalign=sides, disable_numparse=True)
+
+
+def _sides(row: Sequence[str], left: int | None) -> list[str]:
+    words = len(row) if left is None else left
+    return ["left" if i < words else "right" for i in range(len(row))]

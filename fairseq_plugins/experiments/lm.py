@@ -122,8 +122,8 @@ class FloorSweep(LanguageModel):
     def caption_notes(self, results: Sequence[Mapping[str, Any]]) -> list[str]:
         return [
             *super().caption_notes(results),
-            "At scale `mini`, *clamped denominator* has the runs of Table 2, and *floor 0.2* has "
-            "the runs that Table 2 had until November 2026.",
+            "At scale `mini`, *clamped denominator* has seeds 1 to 3 of Table 2, and *floor "
+            "0.2* has the runs that Table 2 had until November 2026.",
         ]
 
     def comparability(self, scale: str) -> str:

@@ -11,7 +11,7 @@ from fairseq_plugins.records.results import Result, Say, read_results
 
 # Columns and their descriptions.
 COLUMNS = {
-    "paper": "the paper of the table",
+    "paper": "the paper of the table; of tables without one their heading",
     "table": "the table's name, as `fairseq-pe table` takes it",
     "scale": "of the recipe: toy, mini, published, small or paper",
     "study": "the name of a run with settings of its own; empty otherwise",

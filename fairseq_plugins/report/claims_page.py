@@ -13,7 +13,7 @@ from fairseq_plugins.common.tables import DASH, markdown_table
 from fairseq_plugins.papers import CLAIMS, UNJUDGED
 from fairseq_plugins.papers.claims import Claim, Computed, Unjudged
 from fairseq_plugins.records.results import Say
-from fairseq_plugins.report.differences import interval, probability
+from fairseq_plugins.report.differences import interval, p_is
 from fairseq_plugins.statistics.claims import (
     Verdicts,
     best_verdicts,
@@ -298,7 +298,7 @@ def _missing(claims: Sequence[Claim], verdicts: Verdicts) -> list[str]:
         lacks: dict[str, list[str]] = {}
         for claim in claims:
             if claim.name in found and (missing := found[claim.name].missing):
-                lacks.setdefault(missing, []).append(claim.name)
+                lacks.setdefault(missing, []).append(f"*{claim.text}*")
         if lacks:
             lines = [f"{', '.join(names)}: {what}" for what, names in lacks.items()]
             parts += [f"At scale `{scale}`:", bullets(lines)]
@@ -328,13 +328,12 @@ def tie_text(verdict: Verdict) -> str:
     """Describe a tie after a correction for multiple testing; "" without one."""
     effect = verdict.estimate
     if verdict.word == Word.UNDECIDED and effect is not None and effect.is_tie_by_correction:
-        p = probability(effect.adjusted)
-        return f"a tie after correction for all pairs of the claim (p = {p})"
+        return f"a tie after correction for all pairs of the claim ({p_is(effect.adjusted)})"
     if not verdict.is_corrected_tie or verdict.corrected is None:
         return ""
-    p = probability(verdict.corrected.adjusted)
+    p = p_is(verdict.corrected.adjusted)
     what = "correlations" if verdict.unit == "r" else "pairs"
-    return f"a tie on the table's page, after correction for all its {what} (p = {p})"
+    return f"a tie on the table's page, after correction for all its {what} ({p})"
 
 
 def held_text(verdict: Verdict) -> str:

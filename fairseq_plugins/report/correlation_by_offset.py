@@ -28,6 +28,7 @@ TASKS = (
 # Claims of Figure 5: the offsets at which monotonicity correlates with span tasks, and thresholds
 # for correlations of monotonicity and of direction balance.
 SPAN_OFFSETS, CLOSELY, BALANCED = (20, 55), 0.9, 0.5
+_LABELS = {metric: TABLES[table].column(metric).label for table, metric in TASKS}
 _SPAN_TASKS, _OPPOSITE = ("v1_exact", "v2_exact"), "SST-2"
 OFFSETS = "offsets"  # the largest offset of each range, in `by_offset` of a result
 MEASURES = ("monotonicity", "direction_balance")
@@ -119,46 +120,46 @@ def draw_by_offset(numbers: Mapping[str, Any]) -> RenderedFigure:
     reaches, panels, lines = numbers["reaches"], [], []
     for name in (measure.replace("_", " ") for measure in MEASURES):
         curves = {}
-        for table, metric in TASKS:
+        for _, metric in TASKS:
             found = numbers.get(f"{name}, {metric}", [None] * len(reaches))
             known = [(x, y) for x, y in zip(reaches, found, strict=True) if y is not None]
             if known:
-                label = _label(table, metric)
+                label = _LABELS[metric]
                 curves[label] = ([float(x) for x, _ in known], [y for _, y in known])
                 furthest = max(known, key=lambda point: abs(point[1]))
                 lines.append([name, label, f"{furthest[1]:+z.2f}", str(furthest[0])])
         panels.append((name, "largest offset", "Pearson's correlation over rows", curves))
     rows = numbers["rows"]
+    without = [f"`{row}`" for row in ROWS if row not in rows]
+    lacks = f"Without properties of {', '.join(without)}. " if without else ""
     summary = (
-        f"Over {len(rows)} rows: {', '.join(f'`{row}`' for row in rows)}. A correlation over so "
+        f"Over {len(rows)} rows: {', '.join(f'`{row}`' for row in rows)}. "
+        f"{lacks}A correlation over so "
         "few rows has a wide interval (see the page of Table 5), and the largest one among many "
-        "offsets overstates the true one."
+        "offsets overstates the true one. Properties are means over the seeds that have them (at "
+        "`mini` those of seed 1), scores over all seeds."
     )
     header = ["property", "task", "furthest from 0", "at largest offset"]
     parts = [summary, markdown_table(header, lines)]
     return RenderedFigure(draw_lines(panels, rule=0.0), numbers, parts, check_ranges(numbers))
 
 
-def _label(table: str, metric: str) -> str:
-    return TABLES[table].column(metric).label
-
-
 def check_ranges(numbers: Mapping[str, Any]) -> str:
     """Compare the correlations with the paper's words on Figure 5."""
     first, last = SPAN_OFFSETS
     middle = {
-        task: found
+        _LABELS[task]: found
         for task in (*_SPAN_TASKS, _OPPOSITE)
         if (found := _within(numbers, f"monotonicity, {task}", first, last))
     }
     means = {task: sum(found) / len(found) for task, found in middle.items()}
-    opposite = means.pop(_OPPOSITE, None)
+    opposite = means.pop(_LABELS[_OPPOSITE], None)
     balance = {}
     for key in numbers:
         name, _, task = key.partition(", ")
         if name == "direction balance" and (near := _within(numbers, key, 1, NEIGHBOURS)):
             most, far = max(near), _within(numbers, key, 1, max(numbers["reaches"]))[-1]
-            balance[task] = (most > max(BALANCED, far), f"{most:+z.2f}, {far:+z.2f}")
+            balance[_LABELS[task]] = (most > max(BALANCED, far), f"{most:+z.2f}, {far:+z.2f}")
     return sentences(
         summarise(
             f"Monotonicity within {first} to {last} offsets correlates with span prediction by "
@@ -168,8 +169,8 @@ def check_ranges(numbers: Mapping[str, Any]) -> str:
         ""
         if opposite is None
         else summarise(
-            f"There `{_OPPOSITE}` correlates the other way round (mean {opposite:+z.2f}) from span "
-            "prediction (mean)",
+            f"There {_LABELS[_OPPOSITE]} correlates the other way round (mean {opposite:+z.2f}) "
+            "from span prediction (mean)",
             {task: (own < 0 < opposite, f"{own:+z.2f}") for task, own in means.items()},
         ),
         summarise(

@@ -198,7 +198,7 @@ class Correlations:
     @property
     def notes(self) -> list[str]:
         """Sentences on the rows, marks and missing numbers of the correlations."""
-        sizes = sorted({len(one.rows) for one in self.ours.values()})
+        sizes = sorted({len(one.rows) for one in self.ours.values() if one.estimate}) or [0]
         counts = str(sizes[-1]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
         missing = [row for row in ROWS if not any(row in one.rows for one in self.ours.values())]
         notes = [

@@ -30,6 +30,12 @@ def probability(p: float | None) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
+def p_is(p: float | None) -> str:
+    """Format a p-value within a sentence: "p = 0.012", "p < 0.001"."""
+    text = probability(p)
+    return f"p {text.replace('<', '< ')}" if text.startswith("<") else f"p = {text}"
+
+
 def differences(judged: JudgedTable) -> list[Section]:
     """Return the section that compares rows with the reference; [] if no row has several seeds."""
     table, reference = judged.table, judged.table.reference
@@ -49,6 +55,7 @@ def differences(judged: JudgedTable) -> list[Section]:
                 f" `{reference}` varies more than the pooled deviation says: for rows with fewer "
                 "than three seeds p is too small, and too many differences count as significant."
             )
+        listed = {row: listed[row] for row in (*table.row_names, *listed) if row in listed}
         parts += [_against_table(table, listed)] if listed else []
     if not parts:
         return []
@@ -186,7 +193,7 @@ def _agreement(judged: JudgedTable, agreement: Agreement) -> str:
     )
     best = judged.unbeaten(agreement.attention)
     if len(best) < len(agreement.ranking):
-        line += f" Rows that no other row significantly beats: {_names(best)}."
+        line += f" Rows of the paper that no other of its rows significantly beats: {_names(best)}."
     lines, digits = [], table.ranked_by.digits
     words = {True: "holds", False: "reversed", None: TIE}
     sign = ">" if table.ranked_by.higher_is_better else "<"

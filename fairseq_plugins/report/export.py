@@ -1,8 +1,6 @@
 """Export of a table's cells: means over seeds with 95 % intervals, as Markdown or LaTeX."""
 
-from collections.abc import Sequence
-
-from fairseq_plugins.common.tables import DASH, markdown_table
+from fairseq_plugins.common.tables import DASH, latex_table, markdown_table
 from fairseq_plugins.statistics.inference import Seeds, sample_mean
 from fairseq_plugins.statistics.table_results import TableResults
 
@@ -19,15 +17,12 @@ def render_cells(found: TableResults, *, as_latex: bool) -> str:
     done = {attention for _, attention in cells}
     attentions = [a for a in (*table.attentions, *table.extra_attentions) if a in done]
     columns = [(attention, column) for attention in attentions for column in table.columns]
-    plus_minus = "$\\pm$" if as_latex else "±"
     header = ["row", *(f"{attention}: {column.label}" for attention, column in columns), "n"]
     lines = []
     for name in dict.fromkeys([*table.row_names, *(row for row, _ in cells)]):
         own = {a: cells[name, a] for a in attentions if (name, a) in cells}
         if own:
-            numbers = [
-                _number(own.get(a, {}).get(c.metric, {}), c.digits, plus_minus) for a, c in columns
-            ]
+            numbers = [_number(own.get(a, {}).get(c.metric, {}), c.digits) for a, c in columns]
             seeds = (max(map(len, own.get(a, {}).values()), default=0) for a in attentions)
             lines.append([name, *numbers, "/".join(map(str, seeds))])
     kind = "study" if found.study else "scale"
@@ -36,31 +31,14 @@ def render_cells(found: TableResults, *, as_latex: bool) -> str:
         f"n: seeds under {'/'.join(attentions)} attention."
     )
     if as_latex:
-        return _tabular(header, lines) + f"% {note} Needs \\usepackage{{booktabs}}.\n"
+        return f"{latex_table(header, lines, left=1)}\n% {note} Needs \\usepackage{{booktabs}}.\n"
     return f"{markdown_table(header, lines, left=1)}\n\n{note}\n"
 
 
-def _number(seeds: Seeds, digits: int, plus_minus: str) -> str:
+def _number(seeds: Seeds, digits: int) -> str:
     if not seeds:
         return DASH
     one = sample_mean([*seeds.values()])
     if one.low is None or one.high is None:
         return f"{one.effect:z.{digits}f}"
-    return f"{one.effect:z.{digits}f} {plus_minus} {(one.high - one.low) / 2:.{digits}f}"
-
-
-def _tabular(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    def escape(text: str) -> str:
-        return text.replace("_", "\\_").replace("%", "\\%").replace("&", "\\&")
-
-    return "\n".join(
-        [
-            f"\\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
-            "\\toprule",
-            " & ".join(map(escape, header)) + " \\\\",
-            "\\midrule",
-            *(" & ".join([escape(line[0]), *line[1:]]) + " \\\\" for line in lines),
-            "\\bottomrule",
-            "\\end{tabular}\n",
-        ]
-    )
+    return f"{one.effect:z.{digits}f} ± {(one.high - one.low) / 2:.{digits}f}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from fairseq_plugins.common.tables import DASH
-from fairseq_plugins.report.differences import interval, probability
+from fairseq_plugins.report.differences import interval, p_is
 from fairseq_plugins.statistics.comparisons import deviation
 from fairseq_plugins.statistics.inference import Estimate, Seeds
 from fairseq_plugins.statistics.judged import JudgedTable, best_baseline
@@ -94,12 +94,12 @@ def _line(
         words = {
             "effect": f"{estimate.effect:+z.{digits}f}",
             "sure": "" if estimate.low is None else interval(estimate, digits),
-            "p": "" if estimate.adjusted is None else probability(estimate.adjusted),
+            "p": "" if estimate.adjusted is None else p_is(estimate.adjusted),
         }
     return Line(
         row=name,
         label=row.label,
-        group=row.group or "beyond the paper",
+        group=row.group or ("" if name in table.row_names else "beyond the paper"),
         attention=attention,
         numbers=numbers,
         is_run=bool(cell),

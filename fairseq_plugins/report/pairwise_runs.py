@@ -12,7 +12,7 @@ from fairseq_plugins.common.pages import Page, bullets
 from fairseq_plugins.common.tables import columns, markdown_table
 from fairseq_plugins.papers.tables import Column, Table
 from fairseq_plugins.records.results import Result
-from fairseq_plugins.report.differences import interval, probability
+from fairseq_plugins.report.differences import interval, p_is, probability
 from fairseq_plugins.report.lines import cell_text
 from fairseq_plugins.statistics.comparisons import gather
 from fairseq_plugins.statistics.inference import Estimate, Seeds, widen_by_holm
@@ -53,11 +53,11 @@ class PairwiseRuns:
         if not estimate.is_significant:
             return (
                 f"{first} and {second} do not differ significantly in these runs "
-                f"(p = {probability(estimate.adjusted)})."
+                f"({p_is(estimate.adjusted)})."
             )
         is_second = (estimate.effect > 0) == self.column.higher_is_better
         better, worse = (second, first) if is_second else (first, second)
-        return f"{better} is better than {worse} (p {_compared(estimate.adjusted)})."
+        return f"{better} is better than {worse} ({p_is(estimate.adjusted)})."
 
     def summary(self) -> str:
         """Format the means of all rows in a line, the best one first."""
@@ -164,11 +164,6 @@ _HEADER = ["difference", "mean", "95 % interval", "p (Holm)"]
 
 def _minus(pair: tuple[str, str]) -> str:
     return f"{pair[1]} - {pair[0]}"
-
-
-def _compared(p: float | None) -> str:
-    text = probability(p)
-    return text.replace("<", "< ") if text.startswith("<") else f"= {text}"
 
 
 def _line(marks: Mapping[int, str]) -> str:

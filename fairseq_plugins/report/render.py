@@ -70,11 +70,6 @@ def render(
     result += ["**Notes**", bullets(notes)] if notes else []
     sections = _further_rows(judged, lines)
     sections += [study_section(study, scale, changes)] if study else []
-    for suffix, heading in EXPERIMENTS[table.experiment].further_evaluations(results):
-        other = JudgedTable.of(table, results, suffix)
-        further = lines_of(other)
-        sections += [Section(heading, main_tables(other, further))]
-        sections += _further_rows(other, further, level=3)
     sections += comparisons(judged)
     if results and has_figure and is_installed("matplotlib"):
         note = EXPERIMENTS[table.experiment].figure_note
@@ -110,8 +105,16 @@ def figure_page(
 
 
 def comparisons(judged: JudgedTable) -> list[Section]:
-    """Return the sections that compare rows: observations, differences, orderings, marks."""
+    """Return the sections after the main table: further evaluations, then comparisons of rows."""
+    sections = []
+    experiment = EXPERIMENTS[judged.table.experiment]
+    for suffix, heading in experiment.further_evaluations(judged.results):
+        other = JudgedTable.of(judged.table, judged.results, suffix)
+        lines = lines_of(other)
+        sections += [Section(heading, main_tables(other, lines))]
+        sections += _further_rows(other, lines, level=3)
     return [
+        *sections,
         *valid_bleu_both_ways(judged),
         *observations(judged),
         *short_sample_sentences(judged),

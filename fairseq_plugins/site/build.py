@@ -158,6 +158,7 @@ def _tables(site: Site) -> None:
     for one in site.evidence.tables:
         lines = site.lines[one.page]
         rows = list(dict.fromkeys(row for row, _ in one.runs))
+        attentions = list(dict.fromkeys(attention for _, attention in one.runs))
         runs = site.runs.get(one.page)
         site.write(
             one.page,
@@ -179,7 +180,9 @@ def _tables(site: Site) -> None:
             baseline_sections=baselines_section(one.judged),
             ranking=ranking(one),
             shared=runs,
-            script=script(one, rows, one.table.attentions, []) if one.shown else "",
+            script=script(one, rows, attentions, sorted({run["seed"] for run in one.shown}))
+            if one.shown
+            else "",
         )
         for cell in runs.cells if runs else ():
             _cell(site, one, cell)

@@ -57,6 +57,10 @@ def of_panel(panel: Panel) -> Chart:
     if panel.ticks:
         texts = [text.replace("\n", "<br>") for text in panel.ticks.values()]
         chart["layout"]["xaxis"] |= {"tickvals": [*panel.ticks], "ticktext": texts}
+    if panel.rule is not None:
+        ends = {"x0": panel.rule, "x1": panel.rule, "y0": 0, "y1": 1}
+        line = {"type": "line", "yref": "paper", **ends, "line": {"color": "grey", "width": 1}}
+        chart["layout"]["shapes"] = [line]
     return chart
 
 
@@ -64,8 +68,9 @@ def small_multiples(panel: Panel) -> dict[str, Any]:
     """Draw each line of a panel by itself, in SVG's coordinates from 0 to `WIDTH` and `HEIGHT`.
 
     Returns:
-        The ``panel``; the paths that all small panels share, the range of all lines (``band``) and
-        the ``reference``; and ``cells`` with label, last number, path and end of each line.
+        The ``panel``; the paths that all small panels share, the range of all lines (``band``), the
+        ``reference`` and the vertical ``rule``; whether a line leaves the panel (``is_cut``); and
+        ``cells`` with label, last number, path and end of each line.
     """
 
     def place(points: Points) -> list[tuple[float, float]]:
@@ -81,7 +86,11 @@ def small_multiples(panel: Panel) -> dict[str, Any]:
     reference = panel.lines.get(panel.reference)
     dashed = path(panel.scaled(reference)) if reference else ""
     band = path(panel.band())
-    return {"panel": panel, "band": band, "reference": dashed, "cells": cells}
+    *_, low, high = panel.ends
+    rule = path(panel.scaled([(panel.rule, y) for y in (low, high)])) if panel.rule else ""
+    shared = {"band": band, "reference": dashed, "rule": rule}
+    is_cut = any(y > high for line in panel.lines.values() for _, y in line)
+    return {"panel": panel, **shared, "is_cut": is_cut, "cells": cells}
 
 
 def heat(

@@ -1,7 +1,7 @@
 """Views of claims: the paper's statement, the verdict, its numbers and commands."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import fmean
 
 from fairseq_plugins.common.tables import DASH
@@ -9,7 +9,7 @@ from fairseq_plugins.papers import CLAIMS, TABLES
 from fairseq_plugins.papers.claims import Claim, Comparison, Computed, Correlation, Speed
 from fairseq_plugins.papers.tables import Table
 from fairseq_plugins.report.claims_page import effect_text, interval_text, printed_text, remarks
-from fairseq_plugins.report.differences import probability
+from fairseq_plugins.report.differences import p_is
 from fairseq_plugins.site.runs import table_command, typed
 from fairseq_plugins.site.speed import timing_command
 from fairseq_plugins.site.tables import cell_page
@@ -52,7 +52,7 @@ class Judged:
     command: str
     numbers: Sequence[Cell]
     bar: Bar | None
-    tables: Sequence[tuple[str, str]] = field(default=())
+    tables: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def _judged(evidence: Evidence, claim: Claim, scale: str, verdict: Verdict) -> J
 def p_text(claim: Claim, estimate: Estimate) -> str:
     """Format p, of the threshold at which a claim begins to hold."""
     value = "the threshold" if begins_at(claim.evidence) else "no effect"
-    return f"{probability(estimate.p)} for {value}"
+    return f"{p_is(estimate.p)} for {value}"
 
 
 def _sentence(claim: Claim, verdict: Verdict) -> str:

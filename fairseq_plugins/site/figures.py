@@ -124,7 +124,8 @@ def _title(path: Path) -> str:
         first = ""
     name = path.parent.name.replace("_", " ")
     title = first.removeprefix("# ") if first.startswith("# ") else name[0].upper() + name[1:]
-    return title if path.stem == path.parent.name else f"{title}, {path.stem}"
+    is_named = path.stem == path.parent.name or f"`{path.stem}`" in title
+    return title if is_named else f"{title}, {path.stem}"
 
 
 def _drawn(root: Path, found: TableResults) -> list[FigureView]:

@@ -264,7 +264,10 @@ def test_ties_are_told_as_ties(make_result):
 def test_the_orderings_section_tells_what_can_be_told_apart(results):
     page = render(JudgedTable.of(TABLE_2, results), "mini").markdown()
     assert "3 pairs of rows: the paper's order holds in 2 and is reversed in 0; 1 tie." in page
-    assert "Rows that no other row significantly beats: `lrpe_type2`, `rope`." in page
+    assert (
+        "Rows of the paper that no other of its rows significantly beats: `lrpe_type2`, `rope`."
+        in page
+    )
     assert row_of(page, "Type2 < RoPE")[1:4] == ["0.33", "-", "-0.50"]
     assert row_of(page, "Type2 < RoPE")[-1] == "tie"
     assert "**Vanilla attention**: no row has several seeds" in page

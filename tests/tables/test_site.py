@@ -129,8 +129,8 @@ def test_a_claims_page_says_how_sure_and_how_to_run_it(site: Path) -> None:
 def test_p_of_a_margin_for_every_row_is_not_that_of_no_effect() -> None:
     claims = {claim.name: claim for claim in CLAIMS}
     half = Estimate(0.5, p=0.5)
-    assert p_text(claims["glue-learned-best"], half) == "0.500 for the threshold"
-    assert p_text(claims["glue-none"], half) == "0.500 for no effect"
+    assert p_text(claims["glue-learned-best"], half) == "p = 0.500 for the threshold"
+    assert p_text(claims["glue-none"], half) == "p = 0.500 for no effect"
 
 
 def test_table_5_has_its_correlations_with_similarity_held_constant_too(tmp_path: Path) -> None:
