@@ -43,7 +43,7 @@ def download(
             stack.enter_context(exclusive_lock(lock, str(target), wait=report))
         if not target.exists():  # nor made by another process meanwhile
             try:
-                _fetch(url, part)
+                _fetch(url, part, is_checked=expected is not None)
             except (OSError, http.client.HTTPException) as error:
                 raise WorkError(
                     f"{url} could not be downloaded ({error}); the same command resumes, or "
@@ -61,15 +61,21 @@ def download(
         return candidate.replace(target)
 
 
-def _fetch(url: str, part: Path) -> None:
-    """Append the missing part of a URL's content to a file."""
+def _fetch(url: str, part: Path, *, is_checked: bool) -> None:
+    """Append the missing part of a URL's content to a file.
+
+    is_checked: whether the caller checks the file, so that one without a missing part is kept.
+    """
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            return  # the file is complete; the caller checks it
+            if not is_checked:
+                part.unlink()
+                _fetch(url, part, is_checked=False)
+            return
         raise
     with response:
         resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT

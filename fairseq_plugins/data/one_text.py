@@ -51,6 +51,11 @@ def read_splits(text: Path) -> tuple[dict[str, list[bytes]], int, bool]:
     lines, size, is_cut = [], 0, False
     try:
         for line in read_lines(text):
+            if len(line) > MOST_BYTES:
+                raise DataError(
+                    f"--text must have lines of at most {MOST_BYTES:,} bytes, but a line of {text} "
+                    f"has {len(line):,}"
+                )
             if is_cut := size + len(line) > MOST_BYTES:
                 break
             lines.append(line)

@@ -12,7 +12,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.common.exit_status import command
+from fairseq_plugins.common.files import decoded, require_object
 from fairseq_plugins.common.parser import Parser
 from fairseq_plugins.data.codes import SEPARATOR, join_pieces
 from fairseq_plugins.data.options import check_file, check_folder
@@ -23,7 +25,7 @@ _PROCESSED = re.compile(rf"(^| )@-@( |$)|{SEPARATOR} ")
 _TOLERATED = 0.05  # share of raw lines that may have such marks
 # sacrebleu's tokenisers of languages without spaces between words; its default would match whole
 # sentences. Its own for Japanese needs a dictionary that is not installed.
-_TOKENISERS = {"zh": "zh", "ja": "char"}
+TOKENISERS = {"zh": "zh", "yue": "zh", "ja": "char"}
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str], language: str) -> tuple[float, str]:
@@ -44,7 +46,7 @@ def score(hypotheses: Sequence[str], references: Sequence[str], language: str) -
         raise ValueError(
             f"reference {number} is not raw text but tokenised: {references[number - 1]!r}"
         )
-    metric = BLEU(tokenize=_TOKENISERS.get(language, "13a"))
+    metric = BLEU(tokenize=TOKENISERS.get(language, "13a"))
     bleu = metric.corpus_score(list(hypotheses), [list(references)]).score
     return bleu, str(metric.get_signature())
 
@@ -80,8 +82,8 @@ def read_references(data: Path, split: str, language: str) -> list[str]:
 
 def read_text(path: Path) -> list[str]:
     """Read lines, ended by line feeds alone."""
-    text = path.read_bytes().decode()
-    return [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    with path.open("rb") as lines:
+        return [line.rstrip("\r\n") for line in decoded(lines, path)]
 
 
 def read_lines(output: Path, prefix: str, count: int | None = None) -> list[str]:
@@ -95,10 +97,10 @@ def read_lines(output: Path, prefix: str, count: int | None = None) -> list[str]
         ValueError: sentences are missing, or too many.
     """
     found: dict[int, str] = {}
-    for line in output.read_bytes().decode().split("\n"):
-        if line.startswith(f"{prefix}-"):
-            name, *_, text = line.split("\t", 2)
-            found.setdefault(int(name.removeprefix(f"{prefix}-")), text)
+    with output.open("rb") as lines:
+        for line in decoded(lines, output):
+            if match := re.match(rf"{prefix}-(\d+)\t", line):
+                found.setdefault(int(match[1]), line.removesuffix("\n").split("\t", 2)[-1])
     expected = (max(found) + 1 if found else 0) if count is None else count
     absent = next((i for i in range(expected) if i not in found), None)
     if absent is not None or not expected:
@@ -119,9 +121,21 @@ def read_generated(output: Path, language: str, count: int | None = None) -> lis
 
 def read_pairs(output: Path, data: Path, subset: str) -> tuple[list[str], list[str], str]:
     """Read hypotheses, references and their language; see `read_generated`, `read_references`."""
-    language = json.loads((data / "data.json").read_text())["request"]["target"]
+    language = read_languages(data)[1]
     references = read_references(data, subset, language)
     return read_generated(output, language, len(references)), references, language
+
+
+def read_languages(data: Path) -> tuple[str, str]:
+    """Return source and target language of a prepared folder.
+
+    Raises:
+        DataError: it is damaged, or not of translation.
+    """
+    request = require_object(data / "data.json").get("request", {})
+    if not {"source", "target"} <= {*request}:
+        raise DataError(f"--data must be a folder of translation, but {data} is not.")
+    return request["source"], request["target"]
 
 
 def score_output(output: Path, data: Path, subset: str) -> dict[str, object]:

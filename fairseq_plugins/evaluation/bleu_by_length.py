@@ -7,8 +7,16 @@ import sys
 from bisect import bisect_left
 from pathlib import Path
 
+from fairseq_plugins.common.errors import DataError
 from fairseq_plugins.data.codes import join_pieces
-from fairseq_plugins.evaluation.bleu import read_lines, read_pairs, score, score_command
+from fairseq_plugins.evaluation.bleu import (
+    TOKENISERS,
+    read_languages,
+    read_lines,
+    read_pairs,
+    score,
+    score_command,
+)
 from fairseq_plugins.papers.extrapolation import BUCKETS
 
 LEAST = 20  # sentences; BLEU of fewer is not reported
@@ -28,8 +36,11 @@ def score_by_length(output: Path, data: Path, subset: str) -> dict[str, object]:
     """Compute BLEU of all sentences and of each bucket, None below `LEAST` sentences.
 
     Raises:
-        ValueError: see `bleu.read_references`, `bleu.read_generated` and `bleu.score`.
+        ValueError: a source without spaces between words; and see `bleu.read_references`,
+            `bleu.read_generated` and `bleu.score`.
     """
+    if (source := read_languages(data)[0]) in TOKENISERS:
+        raise DataError(f"--data must have a source with spaces between words, but it is {source}")
     hypotheses, references, language = read_pairs(output, data, subset)
     lengths = read_source_lengths(output, len(references))
     total, signature = score(hypotheses, references, language)

@@ -54,8 +54,13 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
 def _predict(args: argparse.Namespace) -> None:
     options = SearchOptions(args.n_best, args.max_answer_length, args.null_threshold)
     version = read_description(args.data)["request"]["version"]
-    if args.no_answer_output and version != "2.0":
-        raise OptionError("--no-answer-output needs data of v2.0, but it is of v1.1")
+    given = {
+        "--no-answer-output": args.no_answer_output is not None,
+        "--null-threshold": args.null_threshold != SearchOptions().null_threshold,
+    }
+    for option in given if version != "2.0" else ():
+        if given[option]:
+            raise OptionError(f"{option} needs data of v2.0, but it is of v1.1")
     check_file(args.path, "--path")
     from fairseq_plugins.evaluation.squad import predict  # slow to import; --help stays fast
 

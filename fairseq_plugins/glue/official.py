@@ -57,6 +57,8 @@ def _from_zip(task: GlueTask, path: Path) -> dict[str, bytes]:
         if (name := f"{task.name}/{split.file}") in archive:
             with archive.open(name) as member:
                 files[split.file] = member.read()
+        elif split.required:
+            raise DataError(f"{path} lacks {name}")
     return files
 
 

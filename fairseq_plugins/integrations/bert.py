@@ -100,7 +100,7 @@ def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
     types = torch.stack([first, state.get(OUR_SEGMENT, first)])
     extra = {POSITIONS: state[OUR_POSITIONS], TYPES: types}
     options = {"pad_token_id": wordpiece.vocabulary["[PAD]"], **labels}
-    _write_huggingface_tokenizer(wordpiece, target)
+    _write_huggingface_tokenizer(wordpiece, target, len(state[OUR_POSITIONS]))
     _copy_lines(tokenizer, target)
     write_huggingface_folder(target, BERT, ours, state, _rows(wordpiece), extra, options)
     logger.info("%s: %d symbols, %d weights", source, len(wordpiece.vocabulary), len(state))
@@ -135,11 +135,13 @@ def _copy_lines(source: Path, target: Path) -> None:
         shutil.copyfile(source / VOCABULARY_FILE, target / VOCABULARY_FILE)
 
 
-def _write_huggingface_tokenizer(wordpiece: WordPieceTokenizer, target: Path) -> None:
+def _write_huggingface_tokenizer(wordpiece: WordPieceTokenizer, target: Path, longest: int) -> None:
     """Write tokenizer.json with the special tokens, and tokenizer_config.json.
 
     transformers' BertTokenizer takes the vocabulary alone from tokenizer.json, so that the options
     of its normalizer, as lower case, have to be in the other file.
+
+    longest: number of tokens that the model takes, to which `truncation=True` cuts.
     """
     from tokenizers import Tokenizer
     from tokenizers.processors import BertProcessing
@@ -155,4 +157,5 @@ def _write_huggingface_tokenizer(wordpiece: WordPieceTokenizer, target: Path) ->
         options = {name: normalizer.get(theirs) for name, theirs in OPTIONS.items()}
         options["tokenizer_class"] = "BertTokenizer"
     special = {f"{token.strip('[]').lower()}_token": token for token in SYMBOLS}
+    options["model_max_length"] = longest
     (target / CONFIG_FILE).write_text(json.dumps({**options, **special}, indent=1) + "\n")

@@ -113,6 +113,7 @@ def to_huggingface(source: Path, target: Path, tokenizer: Path) -> None:
     vocabulary = {token: index for index, token in enumerate(tokens)}
     (target / VOCABULARY_FILE).write_text(json.dumps(vocabulary))
     (target / THEIR_MERGES_FILE).write_bytes((tokenizer / MERGES_FILE).read_bytes())
+    (target / OPTIONS_FILE).write_text(json.dumps({"model_max_length": len(table)}) + "\n")
     rows = torch.arange(len(tokens))
     write_huggingface_folder(target, ROBERTA, ours, state, rows, extra, options)
     logger.info("%s: %d symbols, %d weights", source, len(tokens), len(state))

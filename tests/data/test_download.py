@@ -101,6 +101,12 @@ def test_a_complete_part_needs_no_more(served, archive, corpus, tmp_path):
     assert (tmp_path / "tiny.zip").read_bytes() == archive.read_bytes()
 
 
+def test_without_a_sum_a_part_of_another_file_is_not_taken_for_it(served, archive, tmp_path):
+    (tmp_path / "tiny.zip.part").write_bytes(archive.read_bytes() + b"more")
+    download(served[0], tmp_path / "tiny.zip", None)
+    assert (tmp_path / "tiny.zip").read_bytes() == archive.read_bytes()
+
+
 def test_a_wrong_sum_names_both_and_leaves_nothing(served, archive, tmp_path):
     right = hashlib.md5(archive.read_bytes()).hexdigest()
     wrong = "0" * 32

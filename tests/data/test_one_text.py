@@ -28,6 +28,9 @@ def test_a_text_that_cannot_be_parted_is_refused(tmp_path):
     (tmp_path / "short.txt").write_bytes(b"".join(LINES[:10]))
     with pytest.raises(DataError, match="at least 20,000 bytes"):
         prepare_one_text(tmp_path / "short.txt", tmp_path / "out", merges=20, workers=1)
+    (tmp_path / "long.txt").write_bytes(b"".join(LINES) + b"x" * (MOST_BYTES + 1) + b"\n")
+    with pytest.raises(DataError, match="must have lines of at most 8,000,000 bytes, but a line"):
+        prepare_one_text(tmp_path / "long.txt", tmp_path / "out", merges=20, workers=1)
     assert not (tmp_path / "out").exists()
 
 

@@ -322,6 +322,15 @@ def test_official_zips_are_fetched_once_and_recorded(
     assert not list(tmp_path.rglob("escaped.tsv"))
 
 
+def test_an_official_zip_without_a_split_is_not_taken(tmp_path: Path, server: str) -> None:
+    with zipfile.ZipFile(tmp_path / "served" / "RTE.zip", "w") as archive:
+        archive.writestr("RTE/readme.txt", "no data")
+    task = replace(TASKS["RTE"], addresses=(f"{server}/RTE.zip",))
+    with pytest.raises(DataError, match=r"RTE\.zip damaged \(.*lacks RTE/train\.tsv\); remove"):
+        official.fetch(task, tmp_path / "downloads")
+    assert not (tmp_path / "downloads" / "RTE").exists()
+
+
 def test_mrpc_is_put_together_from_its_parts(tmp_path: Path, server: str) -> None:
     served = tmp_path / "served"
     header = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"

@@ -164,6 +164,8 @@ def test_the_tokenizer_that_comes_back_splits_as_before(
     expected = [{"<unk>": "[UNK]"}.get(t, t) for t in load_tokenizer(ours).tokenize(text[:-7])]
     assert tokenizer(text).tokens() == ["[CLS]", *expected, "[MASK]", "[SEP]"]
     assert tokenizer.mask_token == "[MASK]" and tokenizer.pad_token == "[PAD]"
+    longest = json.loads((source / "config.json").read_text())["max_position_embeddings"]
+    assert len(tokenizer("cat " * 2 * longest, truncation=True).input_ids) == longest
 
 
 def test_a_trained_checkpoint_goes_back(theirs: Path, tmp_path: Path) -> None:

@@ -297,6 +297,8 @@ def test_what_cannot_be_swapped_is_refused_by_name() -> None:
         swap(make("gpt2", add_cross_attention=True), "rope")
     with pytest.raises(ValueError, match="`keep_absolute` must be False"):
         swap(make("llama"), "rope", keep_absolute=True)
+    with pytest.raises(ValueError, match=r"`max_positions` must be at most the \d+ .* but is 999"):
+        swap(make("gpt2"), "rope", keep_absolute=True, max_positions=999)
     with pytest.raises(IncompatibleEncodingError, match="`decoder=queries`"):
         swap(make("bert"), "deberta_emd", decoder="queries")
     with pytest.raises(ValueError, match="rope has no option `bose`"):

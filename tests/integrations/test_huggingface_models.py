@@ -264,6 +264,23 @@ def test_other_attention_is_refused_and_leaves_the_model_alone(family, options, 
     assert type(model) is kind
 
 
+def test_a_window_of_0_is_none() -> None:
+    """As Qwen2-MoE has it without `use_sliding_window`."""
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 23}
+    sizes |= {"num_key_value_heads": 1, "num_experts": 2, "num_experts_per_tok": 1}
+    sizes |= {"moe_intermediate_size": 8, "shared_expert_intermediate_size": 8}
+    model = AutoModelForCausalLM.from_config(CONFIG_MAPPING["qwen2_moe"](**sizes))
+    swap(model, "rope", "linear")
+    assert torch.isfinite(model(words(1)).logits).all()
+
+
+def test_queries_and_keys_of_other_sizes_are_refused_by_name() -> None:
+    config = CONFIG_MAPPING["gpt_bigcode"](n_embd=16, n_head=2, n_layer=1, vocab_size=23)
+    model = AutoModelForCausalLM.from_config(config)
+    with pytest.raises(IncompatibleEncodingError, match="`projections=own` would work"):
+        swap(model, "deberta")
+
+
 @pytest.mark.parametrize("beams", [1, 3])
 def test_a_generation_draws_once(beams: int) -> None:
     model = swap(make("llama"), "spe", "linear")

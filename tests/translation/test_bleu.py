@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from fairseq_plugins.evaluation.bleu import read_generated, read_references, score, token_bleu
+from fairseq_plugins.common.errors import DataError
+from fairseq_plugins.evaluation.bleu import (
+    read_generated,
+    read_references,
+    score,
+    score_output,
+    token_bleu,
+)
 
 TEXT = ['He said: "No, it\'s 5% of A-B."', "The cat sat on the mat & slept.", "A third one."]
 
@@ -96,3 +103,21 @@ def test_languages_without_spaces_are_scored_by_characters(language, reference, 
     near, signature = score([hypothesis] * 9, [reference] * 9, language)
     assert 50 < near < 100 and "tok:13a" not in signature
     assert score([hypothesis] * 9, [reference] * 9, "en")[0] < 1
+
+
+def test_cantonese_has_no_spaces_between_words_either():
+    other = ["我今日去咗學校，好唔開心。"] * 5
+    assert score(["我今日去咗學校，好開心。"] * 5, other, "yue")[0] > 70
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", r"data\.json is damaged"),
+        ('{"request": {}}', "--data must be a folder of translation"),
+    ],
+)
+def test_a_folder_of_no_translation_is_refused(tmp_path, content, message):
+    (tmp_path / "data.json").write_text(content)
+    with pytest.raises(DataError, match=message):
+        score_output(tmp_path / "generate.txt", tmp_path, "test")

@@ -27,13 +27,20 @@ def folder_of(root: Path, sources: list[str], hypotheses: list[str], references:
     """A data folder's raw side, and what fairseq-generate printed, in another order."""
     (root / "raw").mkdir()
     (root / "raw" / "test.en").write_text("\n".join(references) + "\n")
-    (root / "data.json").write_text(json.dumps({"request": {"target": "en"}}))
+    (root / "data.json").write_text(json.dumps({"request": {"source": "de", "target": "en"}}))
     lines = [
         f"S-{i}\t{source}\nH-{i}\t-0.1\tx\nD-{i}\t-0.1\t{hypothesis}"
         for i, (source, hypothesis) in enumerate(zip(sources, hypotheses, strict=True))
     ]
     (root / "generate.log").write_text("\n".join(reversed(lines)) + "\n")
     return root / "generate.log"
+
+
+def test_a_source_without_spaces_has_no_words_to_count(tmp_path: Path, capsys):
+    output = folder_of(tmp_path, ["wort"], [SENTENCE], [SENTENCE])
+    (tmp_path / "data.json").write_text(json.dumps({"request": {"source": "zh", "target": "en"}}))
+    assert main([str(output), "--data", str(tmp_path)]) == 2
+    assert "must have a source with spaces between words, but it is zh" in capsys.readouterr().err
 
 
 def test_buckets_have_every_length_once():

@@ -180,6 +180,12 @@ def build(model: PreTrainedModel, settings: EncodingSettings) -> PositionModules
             "`keep_absolute` must be False for a model without a table of positions of its own, "
             "but is True."
         )
+    longest = modules.structure.max_positions(model.config)
+    if settings.keep_absolute and settings.max_positions > longest:
+        raise ValueError(
+            f"`max_positions` must be at most the {longest} of the model's own table, which "
+            f"`keep_absolute` keeps, but is {settings.max_positions}."
+        )
     return modules
 
 

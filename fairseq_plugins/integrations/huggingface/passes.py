@@ -174,7 +174,7 @@ def attend(
             f"{tuple(attention_mask.shape)} instead: the attention itself is causal."
         )
     for name in _UNSUPPORTED:
-        if options.get(name) is not None:
+        if options.get(name) not in (None, 0):
             raise ValueError(
                 f"`{name}` of an attention must be None, but is {options[name]!r} instead."
             )

@@ -216,7 +216,8 @@ def check_projections(
         expected = (call.query, call.key.repeat_interleave(heads // call.key.size(1), 1))
         for which, x in enumerate(expected):
             projected = structure.project(layer, which, call.hidden)
-            if not is_close(projected.unflatten(-1, (heads, -1)).transpose(1, 2), x):
+            projected = projected.unflatten(-1, (heads, -1)).transpose(1, 2)
+            if projected.shape != x.shape or not is_close(projected, x):
                 raise IncompatibleEncodingError(
                     "an encoding with `projections=content` projects positions with the model's "
                     f"own matrices, but a {type(call.module).__name__} changes queries or keys "
