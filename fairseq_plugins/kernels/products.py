@@ -5,11 +5,14 @@ Only the inputs are saved; backward recomputes the states at the borders of chun
 Shapes: B batch, H heads, T queries and keys, D' features, M values, C chunk.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from fairseq_plugins.kernels.backend import (
     choose_backend,
@@ -17,11 +20,11 @@ from fairseq_plugins.kernels.backend import (
     is_traced,
     takes_all_chunks,
 )
-from fairseq_plugins.kernels.chunked import LinearState, chunks
-from fairseq_plugins.kernels.derivatives import first_derivative
+from fairseq_plugins.kernels.chunked import LinearState
 from fairseq_plugins.kernels.graph_operator import attend_by_chunks
 from fairseq_plugins.kernels.naive import naive_causal_product
-from fairseq_plugins.kernels.precision import without_autocast
+
+_SEGMENT = 16  # chunks computed at once on a CPU
 
 
 def causal_product(
@@ -63,8 +66,7 @@ def causal_product(
     _check_decay(log_decay, q)
     if takes_all_chunks(q.device):
         return _all_chunks(q, k, v, start, log_decay, chunk)
-    result: tuple[Tensor, Tensor] = _DecayedProduct.apply(q, k, v, start, log_decay, chunk)
-    return result
+    return _by_segments(q, k, v, start, log_decay, chunk)
 
 
 def _check_decay(log_decay: Tensor, q: Tensor) -> None:
@@ -86,7 +88,6 @@ class _Factors(NamedTuple):
     since_start: Tensor  # (B or 1, H, C, 1), from the start of the chunk to each query
     between: Tensor  # (B or 1, H, C, C), from each key to each query; 0 for later keys
     until_end: Tensor  # (B or 1, H, C, 1), from each key to the end of the chunk
-    whole: Tensor  # (B or 1, H, 1, 1), over the whole chunk
 
 
 def _factors(log_decay: Tensor, dtype: torch.dtype) -> _Factors:
@@ -99,7 +100,7 @@ def _factors(log_decay: Tensor, dtype: torch.dtype) -> _Factors:
     later = torch.ones(sums.size(-2), sums.size(-2), dtype=torch.bool, device=sums.device).triu(1)
     between = (sums - sums.mT).masked_fill(later, float("-inf")).to(dtype).exp()
     since_start = sums.to(dtype).exp()
-    return _Factors(since_start, between, between[..., -1:, :].mT, since_start[..., -1:, :])
+    return _Factors(since_start, between, between[..., -1:, :].mT)
 
 
 def _all_chunks(
@@ -151,48 +152,16 @@ def running_sums(x: Tensor, start: Tensor, chunk: int) -> Tensor:
     return (inside + before.unsqueeze(3)).flatten(2, 3)[:, :, : x.size(2)]
 
 
-class _DecayedProduct(torch.autograd.Function):
-    """Products with a sum that is multiplied by exp(log_decay_t) before k_t v_t^T is added."""
-
-    @staticmethod
-    def forward(  # type: ignore[no-untyped-def]
-        ctx, q: Tensor, k: Tensor, v: Tensor, start: Tensor, log_decay: Tensor, chunk: int
-    ) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(q, k, v, start, log_decay)
-        ctx.chunk = chunk
-        kv = start.clone()
-        output = torch.empty(v.shape, dtype=start.dtype, device=v.device)
-        for rows in chunks(q.size(2), chunk):
-            qc, kc, vc = (t[:, :, rows].to(start.dtype) for t in (q, k, v))
-            factors = _factors(log_decay[:, :, rows], start.dtype)
-            inside = (qc @ kc.mT).mul_(factors.between)
-            output[:, :, rows] = (qc * factors.since_start) @ kv + inside @ vc
-            kv.mul_(factors.whole).add_((kc * factors.until_end).mT @ vc)
-        return output, kv
-
-    @staticmethod
-    @first_derivative
-    @without_autocast
-    def backward(  # type: ignore[no-untyped-def]
-        ctx, saved: tuple[Tensor, ...], grad_output: Tensor, grad_kv: Tensor
-    ) -> tuple[Tensor | None, ...]:
-        q, k, v, start, log_decay = saved
-        wide = start.dtype
-        grad_q, grad_k, grad_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        kv = start.clone()
-        for rows in chunks(q.size(2), ctx.chunk):
-            kc, vc, gc = (t[:, :, rows].to(wide) for t in (k, v, grad_output))
-            factors = _factors(log_decay[:, :, rows], wide)
-            inside = (gc @ vc.mT).mul_(factors.between)
-            grad_q[:, :, rows] = factors.since_start * (gc @ kv.mT) + inside @ kc
-            kv.mul_(factors.whole).add_((kc * factors.until_end).mT @ vc)
-        # From the last chunk to the first: the gradient of the state that includes a key.
-        later = grad_kv.to(wide).clone()
-        for rows in reversed(chunks(q.size(2), ctx.chunk)):
-            qc, kc, vc, gc = (t[:, :, rows].to(wide) for t in (q, k, v, grad_output))
-            factors = _factors(log_decay[:, :, rows], wide)
-            back = factors.between.mT
-            grad_v[:, :, rows] = factors.until_end * (kc @ later) + (kc @ qc.mT * back) @ gc
-            grad_k[:, :, rows] = factors.until_end * (vc @ later.mT) + (vc @ gc.mT * back) @ qc
-            later.mul_(factors.whole).add_((qc * factors.since_start).mT @ gc)
-        return grad_q, grad_k, grad_v, later, None, None
+def _by_segments(
+    q: Tensor, k: Tensor, v: Tensor, start: Tensor, log_decay: Tensor, chunk: int
+) -> tuple[Tensor, Tensor]:
+    """Compute ``_all_chunks`` for a few chunks at a time; backward computes them again."""
+    run: Callable[..., tuple[Tensor, Tensor]] = _all_chunks
+    tensors = (x.split(_SEGMENT * chunk, 2) for x in (q, k, v, log_decay))
+    outputs, segments = [], [*zip(*tensors, strict=True)]
+    if len(segments) > 1 and torch.is_grad_enabled():
+        run = partial(checkpoint, _all_chunks, use_reentrant=False, preserve_rng_state=False)
+    for *inputs, decays in segments:
+        output, start = run(*inputs, start, decays, chunk)
+        outputs.append(output)
+    return torch.cat(outputs, 2), start
