@@ -48,7 +48,11 @@ def _import_file(name: str, path: Path) -> None:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]  # so that the file can be mended and imported again
+        raise
 
 
 for _module in pkgutil.iter_modules(__path__):

@@ -209,4 +209,10 @@ def find_position_sampler(encodings: Iterable[PositionEncoding]) -> Repositions 
                 f"the encoding {part.label!r} cannot be combined with {position_sampler.label!r}: "
                 "it tells neighbours by consecutive positions, which drawn positions are not."
             )
+        if position_sampler is not None and getattr(part, "untied", False):
+            raise IncompatibleEncodingError(
+                f"the encoding {part.label!r} cannot be combined with {position_sampler.label!r}: "
+                "it finds [CLS] at position 0, which drawn positions rarely have; "
+                f"`{part.label}.cls_token=tied` would work."
+            )
     return position_sampler

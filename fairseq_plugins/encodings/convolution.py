@@ -11,7 +11,9 @@ from fairseq_plugins.encodings.registry import register_encoding
 def stretches_of(positions: Tensor) -> Tensor:
     """Number the stretches of consecutive positions: (B or 1, T) -> (B or 1, T).
 
-    Padding repeats the position of its neighbour, so that no stretch has both padding and tokens.
+    Padding before or after the tokens repeats the position of its neighbour, so that no stretch has
+    both. Between tokens it may join a stretch: callers move it to an end, except whole passes of
+    fairseq's models, whose batches have none there.
     """
     starts = nn.functional.pad(positions.diff(dim=1) != 1, (1, 0))
     return starts.cumsum(1)

@@ -1,6 +1,6 @@
 """KERPLE: biases that are conditionally positive definite kernels of the distance."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -72,10 +72,11 @@ class Kerple(OffsetBias):
         self.kernel = kernel
         if kernel == "log":
             self.log_r1 = nn.Parameter(self._uniform(2.0).log())
-            self.raw_r2 = nn.Parameter(self._uniform(1.0).log())
+            self.log_r2 = nn.Parameter(self._uniform(1.0).log())
         else:
             self.log_r1 = nn.Parameter(self._uniform(1.0).log())
-            self.raw_r2 = nn.Parameter(torch.logit(self._uniform(_LARGEST_POWER) / _LARGEST_POWER))
+            share = self._uniform(_LARGEST_POWER) / _LARGEST_POWER
+            self.logit_r2 = nn.Parameter(torch.logit(share))
 
     def _uniform(self, end: float) -> Tensor:
         """Draw (H,) uniformly from _SMALLEST..end - _SMALLEST."""
@@ -84,10 +85,19 @@ class Kerple(OffsetBias):
 
     def parameters_of_kernel(self) -> tuple[Tensor, Tensor]:
         """Return r1 > 0 and r2 > 0, each (H,); in ``power`` r2 is below 2."""
-        log_r1, raw_r2 = widened(self.log_r1), widened(self.raw_r2)
+        r1 = widened(self.log_r1).exp()
         if self.kernel == "log":
-            return log_r1.exp(), raw_r2.exp()
-        return log_r1.exp(), _LARGEST_POWER * torch.sigmoid(raw_r2)
+            return r1, widened(self.log_r2).exp()
+        return r1, _LARGEST_POWER * torch.sigmoid(widened(self.logit_r2))
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Read checkpoints from before the parameter had a name for each kernel, too."""
+        if (before := state_dict.pop(f"{prefix}raw_r2", None)) is not None:
+            name = "log_r2" if self.kernel == "log" else "logit_r2"
+            state_dict[f"{prefix}{name}"] = before
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def bias_at(self, offsets: Tensor, end: int | None) -> Tensor:
         r1, r2 = (r.view(-1, 1, 1) for r in self.parameters_of_kernel())

@@ -28,8 +28,8 @@ def permuteformer(context: EncodingContext, *, decay: bool = False) -> "PermuteF
     """The score (Pi_h^s q).(Pi_h^t k), times r_h^(s - t) with ``decay``.
 
     The permutations are drawn once and are in the state dict. The paper writes the decay as r^s on
-    queries and r^-t on keys; r^-t overflows float16 at t = 87, so here the attention gets log r and
-    multiplies by powers of the difference. The paper's feature map is relu + 1e-3
+    queries and r^-t on keys; r^-t overflows float16 from t = 88, so here the attention gets log r
+    and multiplies by powers of the difference. The paper's feature map is relu + 1e-3
     (``relu_shifted``); the LRPE paper's table uses 1 + elu for every row, the default.
 
     Args:

@@ -36,7 +36,7 @@ class Randomised(PositionEncoding):
     position s gets the s-th. All sequences of a batch and all layers of a model share the draw; an
     attention outside a model draws its own in each pass. Alone it does nothing. A model trained on
     n tokens has then seen positions (or distances) up to L; the other encodings are built for L
-    positions.
+    positions, and for those that follow where ``longest`` is below ``max_positions``.
 
     It deviates from the paper twice. The paper draws positions in evaluation too; here position s
     is s in evaluation, so that sequences can be generated token by token. Every position and
@@ -64,7 +64,8 @@ class Randomised(PositionEncoding):
             raise ValueError(
                 f"`reach` must be 0 or at least longest={self.longest}, but is {reach} instead."
             )
-        self.reach = reach or _REACH * self.longest
+        self._range = reach or _REACH * self.longest
+        self.reach = self._range + max(0, context.max_positions - self.longest)
         self._draw = Draw()
         self._is_fresh = False
 
@@ -84,13 +85,13 @@ class Randomised(PositionEncoding):
         """
         check_not_negative(self.label, positions)
         like = torch.empty((), device=positions.device)
-        drawn = ordered_draw(self._draw("positions", (self.reach,), like), self.longest)
-        after = positions - self.longest + self.reach
+        drawn = ordered_draw(self._draw("positions", (self._range,), like), self.longest)
+        after = positions - self.longest + self._range
         index = torch.where(
             positions < self.longest, drawn[positions.clamp(max=self.longest - 1)], after
         )
         end = known_end(positions)
-        return with_end(index, None if end is None else self.reach + max(end - self.longest, 0))
+        return with_end(index, None if end is None else self._range + max(end - self.longest, 0))
 
 
 register_composition(

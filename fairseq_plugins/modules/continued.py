@@ -6,7 +6,7 @@ encodings must match exactly; encoding weights are loaded if both models use the
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from fairseq_plugins.common.checkpoints import read_checkpoint
 from fairseq_plugins.common.errors import CheckpointError, checkpoint_given_by
 from fairseq_plugins.common.vocabulary import DECODER_TABLE, ROBERTA_TABLE, check_vocabulary
 from fairseq_plugins.encodings import get_entry
-from fairseq_plugins.encodings.absolute import Sines
+from fairseq_plugins.encodings.absolute import Learned, Sines
 from fairseq_plugins.encodings.hierarchical import Hierarchical
 from fairseq_plugins.modules.fitting import is_ours, require_valid_numbers, shape_of, shortened
 from fairseq_plugins.modules.growing import grow_table
@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 STACKS = {ROBERTA: "encoder.sentence_encoder.", LM: "decoder."}  # prefix of the layers' weights
 _TOKENS = {ROBERTA: ROBERTA_TABLE, LM: DECODER_TABLE}
 # Names of encoding weights: on the input of the stack or of deeper layers, and inside attentions.
+# Classes of the encodings on the `input` and in the `layers`; None equals none of them.
+Parts = Mapping[str, Sequence[type | None]]
 _INPUT = re.compile(r"(position_embedding|deeper_embeddings\.\d+)\.")
 _LAYERS = re.compile(r"layers\.\d+\.self_attn\.attention\.encoding\.")
 _OUTPUT_NORM = re.compile(r"layers\.\d+\.self_attn\.attention\.output_norm\.")
@@ -117,7 +119,7 @@ def initialize_from(model: nn.Module, path: Path, config: Any, task: Any, name: 
         saved.setdefault(version, weights[version])
     parts, their_parts = _parts(ours), _parts(theirs)
     if options.init_encoding == "new":
-        their_parts = {site: set() for site in their_parts}  # matches no encoding
+        their_parts = {site: [None] for site in their_parts}  # matches no encoding
     fit = compare(weights, saved, parts, their_parts)
     _grow_tables(model, saved, fit, options.grow_table or "copy", parts, their_parts)
     if mismatches := [*_other_options(theirs, ours), *fit.mismatches]:
@@ -136,8 +138,8 @@ def initialize_from(model: nn.Module, path: Path, config: Any, task: Any, name: 
 def compare(
     weights: Mapping[str, Tensor],
     saved: Mapping[str, Tensor],
-    parts: Mapping[str, set[str]],
-    their_parts: Mapping[str, set[str]],
+    parts: Parts,
+    their_parts: Parts,
 ) -> WeightComparison:
     """Compare the weights of a model and a checkpoint by name.
 
@@ -168,8 +170,8 @@ def _grow_tables(
     saved: Mapping[str, Tensor],
     fit: WeightComparison,
     method: str,
-    parts: Mapping[str, set[str]],
-    their_parts: Mapping[str, set[str]],
+    parts: Parts,
+    their_parts: Parts,
 ) -> None:
     """Derive new position tables from the checkpoint's tables of the same meaning.
 
@@ -182,7 +184,7 @@ def _grow_tables(
         if site is None or weight not in fit.new or weight not in saved:
             continue
         before, after = their_parts[site], parts[site]
-        derived = (before, after) == ({"learned"}, {"hierarchical"})
+        derived = (before, after) == ([Learned], [Hierarchical])
         if not derived and (before != after or isinstance(module, Hierarchical)):
             continue
         grown = grow_table(module, saved[weight], method)
@@ -237,9 +239,14 @@ def _other_options(theirs: ModelDescription, ours: ModelDescription) -> list[str
     ]
 
 
-def _parts(model: ModelDescription) -> dict[str, set[str]]:
-    """Return the encodings that may have weights on the input and in the layers."""
-    names = {p.name for site in model.sites.values() for p in (*site.inputs, *site.layers)}
-    on_input = {name for name in names if "embed" in get_entry(name).hooks}
-    in_layers = {name for name in names if get_entry(name).hooks - {"embed"}}
-    return {"input": on_input, "layers": in_layers}
+def _parts(model: ModelDescription) -> Parts:
+    """Return the classes of encodings that may have weights on the input and in the layers.
+
+    In their order, by which weights are named.
+    """
+    parts = [p.name for site in model.sites.values() for p in (*site.inputs, *site.layers)]
+    entries = [get_entry(name) for name in dict.fromkeys(parts)]
+    return {
+        "input": [entry.cls for entry in entries if "embed" in entry.hooks],
+        "layers": [entry.cls for entry in entries if entry.hooks - {"embed"}],
+    }

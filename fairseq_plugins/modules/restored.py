@@ -105,6 +105,8 @@ def check_restored(config: Any, vocabularies: Sequence[Vocabulary], labels: str 
     given = options.get("finetune_from_model")
     if file is None and given and not PathManager.exists(given):
         raise missing_start(given)
+    if file is None and options.restore_file != LAST:
+        raise missing_start(options.restore_file)
     if file is not None:
         with checkpoint_given_by(option):
             _check_restored(config, vocabularies, labels, options, file)

@@ -87,7 +87,7 @@ def test_power_one_is_alibi():
     encoding, alibi = build("kerple_power"), build("alibi")
     with torch.no_grad():
         encoding.log_r1.copy_(alibi.slopes.on(encoding.log_r1).log())
-        encoding.raw_r2.zero_()  # r2 = 2 sigmoid(0)
+        encoding.logit_r2.zero_()  # r2 = 2 sigmoid(0)
     torch.testing.assert_close(bias_of(encoding, 50), bias_of(alibi, 50))
 
 

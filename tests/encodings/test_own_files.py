@@ -112,3 +112,13 @@ def test_every_command_names_a_file_that_is_none(tmp_path: Path) -> None:
         assert done.returncode == 2
         (line,) = done.stderr.splitlines()
         assert f"must name Python files, with ':' between them, but names {absent}" in line
+
+
+def test_a_file_that_fails_can_be_mended_and_imported(tmp_path: Path) -> None:
+    path, name = tmp_path / "mended.py", f"{encodings.__name__}.mended"
+    path.write_text("1 / 0")
+    with pytest.raises(ZeroDivisionError):
+        encodings._import_file(name, path)
+    path.write_text("answer = 42")
+    encodings._import_file(name, path)
+    assert sys.modules.pop(name).answer == 42

@@ -169,6 +169,18 @@ def test_what_compares_positions_with_a_length_is_refused(name):
         build(f"randomised+{name}", causal=False)
 
 
+def test_what_finds_cls_by_its_position_is_refused():
+    with pytest.raises(IncompatibleEncodingError, match=r"`tupe\.cls_token=tied` would work"):
+        build("randomised+tupe", causal=False)
+    build("randomised+tupe", causal=False, **{"tupe.cls_token": "tied"})
+
+
+def test_others_have_room_for_sequences_beyond_the_longest():
+    """Position s >= n is L + s - n, for every s that the model is built for."""
+    randomised = build(longest=LONGEST // 2)
+    assert randomised.reach > randomised.reposition(count(LONGEST)).max()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -93,6 +93,10 @@ def test_by_hydra_and_from_another_file(rope: Path, data: Path, tmp_path: Path) 
     assert by_row in str(error.value)
     with pytest.raises(CheckpointError, match=rf"absent\.pt does not exist; {by_row}"):
         fairseq_train({**start, "checkpoint.finetune_from_model": tmp_path / "absent.pt"})
+    with pytest.raises(
+        CheckpointError, match=r"`restore_file` must be .*absent\.pt does not exist"
+    ):
+        fairseq_train({**yaml, "checkpoint.restore_file": tmp_path / "absent.pt"})
 
 
 def test_other_spellings_and_other_training_go_on(rope: Path, data: Path, tmp_path: Path) -> None:

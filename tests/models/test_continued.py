@@ -60,6 +60,11 @@ def logged(caplog: pytest.LogCaptureFixture, what: str) -> set[str]:
         ("t5", "scalar", ["encoding"], ["encoding"]),
         ("base", "lrpe_type2", ["encoding"], []),
         ("learned+shaw", "base", [], ["encoding"]),
+        # The same encoding by another name, and the same parts in another order.
+        ("lrpe_type2", "yarn_lrpe", [], []),
+        ("tupe_relative", "tupe", [], ["encoding.relative"]),
+        ("learned+product", "product+learned", ["position_embedding"], ["position_embedding"]),
+        ("kerple_log", "kerple_power", ["r2"], ["r2"]),
     ],
 )
 def test_encodings_are_replaced(
