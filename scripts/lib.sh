@@ -7,11 +7,13 @@ log() {
     printf '%s: %s\n' "$(basename "$0" .sh)" "$*" >&2
 }
 
-# Sets PYTHON to the project's interpreter unless the caller chose one.
+# Sets PYTHON, unless the caller chose one, to that of .venv or else of the activated environment.
 find_python() {
-    PYTHON="${PYTHON:-$ROOT/.venv/bin/python}"
+    local environment="$ROOT/.venv"
+    [ -d "$environment" ] || environment="${VIRTUAL_ENV:-${CONDA_PREFIX:-$environment}}"
+    PYTHON="${PYTHON:-$environment/bin/python}"
     if ! command -v "$PYTHON" >/dev/null; then
-        log "no interpreter at PYTHON=$PYTHON; 'make quickstart' sets one up"
+        log "no interpreter at PYTHON=$PYTHON; 'make setup' makes .venv, or give PYTHON=python"
         return 1
     fi
     export PYTHON PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}"

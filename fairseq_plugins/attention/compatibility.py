@@ -50,8 +50,8 @@ def build_attention(
     """
     if attention_type not in ATTENTIONS:
         raise ValueError(
-            f"`attention_type` must be one of {list(ATTENTIONS)}, where vanilla is softmax, but is "
-            f"{attention_type!r}."
+            f"`attention` (`attention_type` in fairseq) must be one of {list(ATTENTIONS)}, where "
+            f"vanilla is softmax, but is {attention_type!r}."
         )
     cls = ATTENTIONS[attention_type]
     _check_options(attention_type, options)

@@ -160,7 +160,7 @@ def _attention_paths(facts: Facts) -> dict[str, str]:
         if not facts.native:
             linear = (
                 "chunked PyTorch path on the CPU (the C++ kernel, twice as fast, was not compiled: "
-                "install a C++ compiler, then this package again)"
+                "with a C++ compiler, install this package again)"
             )
     if facts.triton.version and weakest >= TRITON_CAPABILITY:
         linear = "Triton kernel on the GPU where causal, else PyTorch"

@@ -50,9 +50,10 @@ def _run(args: argparse.Namespace) -> None:
     rows = check_rows(TABLES[args.table], configs_folder(ROOT), args.rows)
     must = "have usable checkpoints"
     with checkpoint_given_by("--rows", must), get_launchers(ROOT, 0, [{}]) as (launcher,):
-        for cell in itertools.product(rows, args.attention, args.seeds):
-            run = Run(args.table, args.scale, *cell)
-            packed = packing.pack(ROOT, run, args.output.absolute(), launcher, print)
+        cells = itertools.product(rows, args.attention, args.seeds)
+        planned = [packing.plan_pack(ROOT, Run(args.table, args.scale, *cell)) for cell in cells]
+        for one in planned:
+            packed = packing.pack(ROOT, one, args.output.absolute(), launcher, print)
             print(f"Written: {packed} ({packed.stat().st_size / 1e6:.1f} MB)", flush=True)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from fairseq_plugins.common.checkpoints import option_of
 from fairseq_plugins.common.dictionaries import MASK, SPECIAL_SYMBOLS, read_dictionary
 from fairseq_plugins.common.errors import CheckpointError
+from fairseq_plugins.common.root import ROOT
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +116,7 @@ def find_dictionary(checkpoint: Path, state: Mapping[str, Any], name: str) -> Pa
     folders = [checkpoint.parent]
     if given := find_option(state, "task", "data"):
         data = Path(str(given).split(":")[0])
-        folders += [data, data / "input0"]
+        folders += [place / part for place in (data, ROOT / data) for part in (".", "input0")]
     return next((folder / name for folder in folders if (folder / name).is_file()), None)
 
 

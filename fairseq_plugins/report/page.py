@@ -99,9 +99,12 @@ class Report(TableFolder):
                 number = numbers.get((name, attention), Number())
                 paper, ours = number.paper_order, number.order
                 gap = None if paper is None or ours is None else ours - paper
-                shown = [(paper, ""), (ours, ""), (gap, "+")] if is_printed else [(ours, "")]
-                for value, sign in shown:
-                    line.append(DASH if value is None else f"{value:{sign}z.{column.digits}f}")
+                around = [
+                    DASH if value is None else f"{value:{sign}z.{column.digits}f}"
+                    for value, sign in ((paper, ""), (gap, "+"))
+                ]
+                shown = number.ours or DASH
+                line += [around[0], shown, around[1]] if is_printed else [shown]
             lines.append(line)
         return columns(lines, left=1)
 

@@ -44,7 +44,6 @@ def fine_tune(args: argparse.Namespace) -> None:
     args: of `fairseq-pe finetune`.
     """
     _check_start_and_encodings(args)
-
     task = custom.read_task(args.data, args.valid, args.predict, args.labels)
     kind = "numbers" if task.labels.is_number else f"{len(task.labels.classes)} classes"
     inputs = "one sentence" if task.inputs == 1 else "two sentences"
@@ -53,6 +52,8 @@ def fine_tune(args: argparse.Namespace) -> None:
     runs = _plan(args, task)
     try:
         for one in runs:
+            if not args.force:
+                one.check_recorded()
             for training in one.trainings():
                 error = EXPERIMENTS["lrpe_glue"].incompatibility(training.config["model"])
                 if error is not None:
@@ -217,6 +218,6 @@ def _write_predictions(args: argparse.Namespace, one: FineTuning) -> None:
     for (_, line), found in zip(lines, one.predict(), strict=True):
         shown = f"{found.value:.7g}" if is_number else f"{found.value}\t{found.probability:.4f}"
         rows.append(f"{line}\t{shown}")
-    path = ROOT / one.folder / "predictions.tsv"
+    path = ROOT / one.folder / f"{short_stem(args.predict)}-predictions.tsv"
     write_text(path, "\n".join(rows) + "\n")
     print(f"Written: {from_root(path)}")

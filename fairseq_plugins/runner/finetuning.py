@@ -170,6 +170,26 @@ class FineTuning:
         config = record(configs.resolve(), recipe, words)
         return Training(Variant(name, recipe), folder, words, config).with_sizes(self.start)
 
+    def check_recorded(self) -> None:
+        """Check that an earlier model in the folder has the same data, start and settings.
+
+        Raises:
+            OptionError: naming what differs.
+        """
+        described = self._described()
+        record = self._recorded() or described
+        recorded = {key: record[key] for key in record if key not in _MEASURED}
+        differing = [
+            f"{key}: {recorded.get(key)} -> {described.get(key)}"
+            for key in (described | recorded)
+            if recorded.get(key) != described.get(key)
+        ]
+        if differing:
+            raise OptionError(
+                f"--output must be another folder, or --force given: {self.folder} has a model of "
+                f"other data, start or settings ({'; '.join(differing)})"
+            )
+
     def run(self, launcher: Launcher, progress: Progress, commit: str) -> dict[str, float]:
         """Finish the trainings and the measurement; return the metrics in per cent.
 
@@ -179,13 +199,9 @@ class FineTuning:
             OptionError: the folder has a model of other data or settings.
             WorkError: a training failed, with the end of its log.
         """
-        path, described = self.root / self.folder / RECORD, self._described()
-        record = self._recorded() or {**described, "metrics": None}
-        if {key: record[key] for key in record if key not in _MEASURED} != described:
-            raise OptionError(
-                f"--output must be another folder, or --force given: {self.folder} has a model of "
-                "other data, start or settings"
-            )
+        self.check_recorded()
+        path = self.root / self.folder / RECORD
+        record = self._recorded() or {**self._described(), "metrics": None}
         write_json(path, record)
         if record["metrics"] is None:
             for training in self.trainings():
@@ -196,6 +212,9 @@ class FineTuning:
             )
             record |= {"metrics": measured["metrics"], "commit": commit}
             write_json(path, record)
+            for one in (path.parent / "tuned").glob("checkpoint*.pt"):
+                if one.name != self.checkpoint.name:
+                    one.unlink()
         return dict(record["metrics"])
 
     def predict(self) -> list[Prediction]:

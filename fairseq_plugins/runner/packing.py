@@ -47,15 +47,11 @@ _ROUNDED = (
 )
 
 
-def pack(root: Path, run: Run, output: Path, launcher: Launcher, say: Say) -> Path:
-    """Pack a trained model into <output>/<table>-<scale>-<run>.zip; return its path.
-
-    It is measured again first; the metrics must be those of its result.
+def plan_pack(root: Path, run: Run) -> PlannedRun:
+    """Plan a run whose model is packed.
 
     Raises:
-        OptionError: the run has no result or no checkpoint, or several models.
-        CheckpointError: the checkpoint is damaged or of another model than the result's.
-        WorkError: an evaluation failed, or gives another number than the result has.
+        OptionError: it has no result or no checkpoint, or several models.
     """
     planned = plan_run(configs_folder(root), run, Devices(gpus=0))
     if len(planned.trainings) != 1:
@@ -69,6 +65,19 @@ def pack(root: Path, run: Run, output: Path, launcher: Launcher, say: Say) -> Pa
                 f"{run.name} must be trained, but {path} is not there; `fairseq-pe table "
                 f"{run.table} --scale {run.scale} {wanted} --missing-checkpoints` makes it"
             )
+    return planned
+
+
+def pack(root: Path, planned: PlannedRun, output: Path, launcher: Launcher, say: Say) -> Path:
+    """Pack a trained model into <output>/<table>-<scale>-<run>.zip; return its path.
+
+    It is measured again first; the metrics must be those of its result.
+
+    Raises:
+        CheckpointError: the checkpoint is damaged or of another model than the result's.
+        WorkError: an evaluation failed, or gives another number than the result has.
+    """
+    run, training = planned.run, planned.final
     result = load_result(root / run.result, planned.experiment.metrics)
     checkpoint = root / training.checkpoint
     require_model(checkpoint, result["config"])

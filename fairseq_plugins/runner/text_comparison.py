@@ -55,7 +55,10 @@ def compare(args: argparse.Namespace) -> None:
         # A missing half of a pair cannot be added later: its budget of time would be another.
         if shown is not None and _has_pair(recorded, args):
             report = replace(report, study=shown)
-            print(f"Compared before, in {report.page.with_suffix('')}; --force does it anew.\n")
+            print(
+                f"Compared before, in {report.page.with_suffix('')}: --minutes and --seeds are not "
+                "used; --force does it anew.\n"
+            )
         else:
             report = _train(args, report, begin)
         _show(args, report)

@@ -127,7 +127,7 @@ def test_an_odd_head_dim_is_refused_by_the_check():
 
 @pytest.mark.parametrize("attention", ["Linear", "softmax", ""])
 def test_an_unknown_attention_is_refused(attention):
-    found = f"`attention_type` must be one of .*where vanilla is softmax, but is {attention!r}"
+    found = f"`attention` .* must be one of .*where vanilla is softmax, but is {attention!r}"
     with pytest.raises(ValueError, match=found):
         build_attention(attention, None, num_heads=2, head_dim=4, causal=True)
 

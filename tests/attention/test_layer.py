@@ -323,7 +323,7 @@ def test_what_acts_on_the_input_of_a_model_is_refused(name: str) -> None:
             r"`dropout` must be 0 beside that of `attention_options`, which is 0\.1, but is 0\.5",
         ),
         ({"name": "rope", "bose": 3}, "rope has no option `bose`"),
-        ({"attention": "cubic"}, "`attention_type` must be one of"),
+        ({"attention": "cubic"}, "`attention` .* must be one of"),
     ],
 )
 def test_options_are_checked(options: dict[str, object], match: str) -> None:

@@ -71,8 +71,8 @@ def test_own_examples_fine_tune_a_start_with_and_without_exchange(root, capsys, 
     assert "cosine to the start's last layer" in said and "rope - base" in said
     assert "below 1.1: more --adapt-updates or --text would help" in said
     folder = root / "checkpoints" / "finetune" / "own"
-    table = [line.split("\t") for line in
-             (folder / "base-vanilla-s1" / "predictions.tsv").read_text().splitlines()]  # fmt: skip
+    predicted = (folder / "base-vanilla-s1" / "new-predictions.tsv").read_text()
+    table = [line.split("\t") for line in predicted.splitlines()]
     assert table[0] == ["n", "sentence", "prediction", "probability"]
     assert [line[0] for line in table[1:]] == ["1", "2", "3"]
     assert table[1][1:] == table[3][1:] and table[1][2] in ("yes", "no")
@@ -86,8 +86,12 @@ def test_own_examples_fine_tune_a_start_with_and_without_exchange(root, capsys, 
     ).stat().st_mtime_ns == before
     assert finetune.main(["own.tsv", "--encoding", "learned", "--epochs", "1"]) == 0
     assert "cosine" not in capsys.readouterr().out  # it is the start's own
-    assert finetune.main([*words, "--epochs", "3"]) == 2
-    assert "has a model of other data, start or settings" in capsys.readouterr().err
+    kept = (folder / "rope-vanilla-s1" / "tuned").glob("*.pt")
+    assert [path.name for path in kept] == ["checkpoint_last.pt"]
+    assert finetune.main([*words, "--encoding", "none,base", "--epochs", "3"]) == 2
+    text = "base-vanilla-s1 has a model of other data, start or settings (epochs: 2 -> 3)"
+    assert text in capsys.readouterr().err
+    assert not (folder / "none-vanilla-s1").exists(), "refused before anything is trained"
 
 
 def test_predicted_numbers_have_the_digits_of_a_float_whatever_their_size(root):
@@ -99,7 +103,7 @@ def test_predicted_numbers_have_the_digits_of_a_float_whatever_their_size(root):
     one = SimpleNamespace(data=data, predict=lambda: found, folder=Path("x"))
     (root / "x").mkdir()
     finetune_command._write_predictions(SimpleNamespace(predict=root / "new.tsv"), one)
-    lines = (root / "x" / "predictions.tsv").read_text().splitlines()
+    lines = (root / "x" / "new-predictions.tsv").read_text().splitlines()
     assert lines[0] == "n\tsentence\tprediction"
     assert [float(line.split("\t")[2]) for line in lines[1:]] == values
 

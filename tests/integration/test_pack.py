@@ -67,7 +67,7 @@ def _loss(command: str, launcher: PreloadedLauncher, folder: Path) -> float:
 @pytest.mark.slow
 def test_a_packed_model_has_the_numbers_of_its_result(root, launcher, tmp_path, monkeypatch):
     monkeypatch.chdir(root)
-    packed = packing.pack(root, RUN, tmp_path, launcher, print)
+    packed = packing.pack(root, packing.plan_pack(root, RUN), tmp_path, launcher, print)
     name = "table2-toy-rope-linear-s1"
     with zipfile.ZipFile(packed) as files:
         assert {Path(file).name for file in files.namelist() if not file.endswith("/")} == {
@@ -94,11 +94,11 @@ def test_a_packed_model_has_the_numbers_of_its_result(root, launcher, tmp_path, 
     shutil.move(tmp_path / "other.pt", path)
     before = packed.read_bytes()
     with pytest.raises(WorkError, match="the checkpoint is of another training"):
-        packing.pack(root, RUN, tmp_path, launcher, print)
+        packing.pack(root, packing.plan_pack(root, RUN), tmp_path, launcher, print)
     assert packed.read_bytes() == before and not list(tmp_path.glob(".packing*"))
 
 
 @pytest.mark.slow
 def test_a_run_without_checkpoint_is_refused(root, launcher, tmp_path):
     with pytest.raises(OptionError, match=r"xl-linear-s1 must be trained.* --rows xl "):
-        packing.pack(root, Run("table2", "toy", "xl", "linear", 1), tmp_path, launcher, print)
+        packing.plan_pack(root, Run("table2", "toy", "xl", "linear", 1))

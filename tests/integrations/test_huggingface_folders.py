@@ -190,7 +190,7 @@ def change(folder, **settings: object) -> None:
         ({"name": "my_own"}, "Import an encoding of your own first"),
         ({"options": {"p": ["householder"]}}, "`p` of `position_encoding` must be a word"),
         ({"options": {"p": "__import__('os')"}}, "option `p` must be one of"),
-        ({"attention": "quadratic"}, "`attention_type` must be one of"),
+        ({"attention": "quadratic"}, "`attention` .* must be one of"),
         ({"max_positions": "64"}, "`max_positions` of `position_encoding` must be an integer"),
         ({"code": "print(1)"}, "has 'code'"),
     ],
