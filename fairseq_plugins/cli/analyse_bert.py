@@ -120,6 +120,7 @@ def _figure(args: argparse.Namespace) -> None:
     if args.number == OF_RESULTS:
         if args.checkpoint or args.data:
             raise OptionError(f"--checkpoint and --data must be left out with figure {OF_RESULTS}")
+        _refuse_given(args, words=None, cpu=False, seed=1)
         args.scale = args.scale or SCALE
     with tempfile.TemporaryDirectory() as converted:
         asked = _checkpoints(args, Path(converted))
@@ -132,6 +133,13 @@ def _figure(args: argparse.Namespace) -> None:
         title = f"On Position Embeddings in BERT, Figure {args.number}: {title}"
         caption, models = f"**The paper found**: {paper}", {label: path for label, path, _ in asked}
         write_analysis(made, args, models, title=title, caption=caption)
+
+
+def _refuse_given(args: argparse.Namespace, **defaults: Any) -> None:
+    """Refuse options that a figure does not use, unless they have these defaults."""
+    for name, default in defaults.items():
+        if getattr(args, name) != default:
+            raise OptionError(f"--{name} must be left out with figure {args.number}")
 
 
 def _folder(number: int) -> Path:
@@ -307,6 +315,8 @@ def _of_checkpoints(
     figure = FIGURES[args.number]
     if (asked or args.data) and not figure.takes_inputs:
         raise OptionError(f"--checkpoint and --data must be left out with figure {args.number}")
+    if not figure.takes_inputs:
+        _refuse_given(args, words=None, cpu=False)
     if not asked and (args.data or not figure.untrained):
         why = "with --data" if figure.untrained else f"for figure {args.number}"
         raise OptionError(f"--checkpoint must be given {why}")

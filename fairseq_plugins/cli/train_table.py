@@ -50,6 +50,8 @@ _EXCLUSIVE = (
     ("missing_checkpoints", "slurm"),
     ("missing_tasks", "force"),
     ("missing_tasks", "missing_checkpoints"),
+    ("force", "render"),
+    ("phases", "dry_run"),
 )
 _TRACKERS = {"tensorboard": ("tensorboardX", "tensorboard"), "wandb": ("wandb",)}  # modules
 
