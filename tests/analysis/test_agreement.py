@@ -189,10 +189,10 @@ def test_ranges_of_offsets_are_the_papers() -> None:
         "direction balance, CoLA": [None] * 5,
     }
     spans, opposite, balance = check_ranges(numbers).rstrip(".").split(". ")
-    assert spans.endswith("true of `v1_exact` (-0.95); not of `v2_exact` (-0.80)")
+    assert spans.endswith("true of `EM, v1.1` (-0.95); not of `EM, v2.0` (-0.80)")
     assert "(mean +0.30)" in opposite
-    assert opposite.endswith("true of `v1_exact` (-0.60), `v2_exact` (-0.65)")
-    assert "true of `v1_exact` (+0.60, +0.40); not of `SST-2` (+0.60, +0.70)" in balance
+    assert opposite.endswith("true of `EM, v1.1` (-0.60), `EM, v2.0` (-0.65)")
+    assert "true of `EM, v1.1` (+0.60, +0.40); not of `SST-2` (+0.60, +0.70)" in balance
     assert balance.endswith("`QQP` (-0.80, +0.10)")
     few = {"reaches": [1, 3], "direction balance, QQP": [0.1, 0.2]}
     assert "not of `QQP`" in check_ranges(few)

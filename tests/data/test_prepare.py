@@ -358,7 +358,7 @@ def test_scripts_without_an_interpreter_say_what_sets_one_up(name):
         text=True,
     )
     assert done.returncode == 1
-    assert "no interpreter at PYTHON=/nowhere/python; 'make quickstart'" in done.stderr
+    assert "no interpreter at PYTHON=/nowhere/python; 'make setup'" in done.stderr
 
 
 @pytest.mark.parametrize(
