@@ -12,7 +12,10 @@ from itertools import combinations
 import torch
 from torch import Tensor, nn
 
-SAME = 1e-5  # relative tolerance for equal vectors: rows are computed in float32
+# Relative tolerance for equal vectors. Rows are computed in float32, and slow waves of wide models
+# change by less than 1e-5 between lengths.
+SAME = 1e-6
+_SINGULAR = 1e-10  # relative size of singular values that count as 0
 
 Rows = Mapping[int, Tensor]
 
@@ -112,7 +115,7 @@ def _products_miss(triples: list[Tensor], pairs: Tensor) -> float:
     size = targets.square().mean().sqrt()
     if size == 0:
         return 0.0
-    solution = torch.linalg.lstsq(products, targets, driver="gelsd", rcond=SAME**2).solution
+    solution = torch.linalg.lstsq(products, targets, driver="gelsd", rcond=_SINGULAR).solution
     return float((products @ solution - targets).square().mean().sqrt() / size)
 
 

@@ -257,6 +257,8 @@ def check_families(numbers: Numbers) -> str:
             ("the least symmetric", "symmetry", False),
         ):
             values = [one[metric] for one in (causal, *others)]
+            if None in values:  # equal weights have no variance
+                continue
             best = min(values) if is_least else max(values)
             found[observation] = (values[0] == best, "")
     for observation, family, is_ahead in (
