@@ -64,6 +64,15 @@ def test_the_papers_encodings_are_as_it_says(name: str) -> None:
     assert [gap is not None and gap < SAME * found.size for gap in functions] == [forward, backward]
 
 
+@pytest.mark.parametrize("name", PAPER)
+@pytest.mark.parametrize("width", [64, 768])
+def test_slow_waves_of_wide_models_are_not_taken_for_equal(name: str, width: int) -> None:
+    encoding = build_plain(name, width=width).inputs[0]
+    assert encoding is not None
+    found = measure_awareness({length: input_rows(encoding, length) for length in LENGTHS})
+    assert (found.forward.is_aware, found.backward.is_aware) == PAPER[name][:2]
+
+
 def test_slices_are_the_halves_that_the_formulas_have() -> None:
     found = measure_awareness(rows("dpe"))
     assert (as_words(found.forward.features), as_words(found.backward.features)) == (
