@@ -75,7 +75,7 @@ class IdenticalWords(Experiment):
 
         return [
             f"Attention of the first layer in {sizes('words')} sentences, each of which repeats "
-            f"one word of the training text up to {sizes('length')} tokens (with special ones); "
+            f"one entry of the dictionary up to {sizes('length')} tokens (with special ones); "
             "mean over heads and sentences, in float64. Each seed draws its own words and has its "
             "own model, which continues the training of one model that all rows and seeds start "
             "from."
