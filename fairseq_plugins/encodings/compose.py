@@ -193,26 +193,29 @@ def find_position_sampler(encodings: Iterable[PositionEncoding]) -> Repositions 
 
     Raises:
         IncompatibleEncodingError: another encoding needs lengths, which sampled positions exceed,
-            or neighbours, which it tells by consecutive positions.
+            neighbours, which it tells by consecutive positions, or [CLS] at position 0.
     """
     parts = list(encodings)
     position_sampler = next((part for part in parts if isinstance(part, Repositions)), None)
+    if position_sampler is None:
+        return None
     for part in parts:
-        if position_sampler is not None and PositionFacts.of(part).needs_lengths:
-            raise IncompatibleEncodingError(
-                f"the encoding {part.label!r} cannot be combined with {position_sampler.label!r}: "
+        reason = ""
+        if PositionFacts.of(part).needs_lengths:
+            reason = (
                 "it needs the lengths of the sequences, which drawn positions exceed. An encoding "
                 "of positions alone would work."
             )
-        if position_sampler is not None and part.embed_window > 1:
-            raise IncompatibleEncodingError(
-                f"the encoding {part.label!r} cannot be combined with {position_sampler.label!r}: "
-                "it tells neighbours by consecutive positions, which drawn positions are not."
-            )
-        if position_sampler is not None and getattr(part, "untied", False):
-            raise IncompatibleEncodingError(
-                f"the encoding {part.label!r} cannot be combined with {position_sampler.label!r}: "
+        elif part.embed_window > 1:
+            reason = "it tells neighbours by consecutive positions, which drawn positions are not."
+        elif getattr(part, "untied", False):
+            reason = (
                 "it finds [CLS] at position 0, which drawn positions rarely have; "
                 f"`{part.label}.cls_token=tied` would work."
+            )
+        if reason:
+            raise IncompatibleEncodingError(
+                f"the encoding {part.label!r} cannot be combined with {position_sampler.label!r}: "
+                f"{reason}"
             )
     return position_sampler
